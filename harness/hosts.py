@@ -98,7 +98,7 @@ def open_host_sync(
     Raises as `open_host` does.
     """
     if host is not None and options:
-        raise UsageError("options are those of this machine, and the host is another", hint="leave them out")
+        raise UsageError("options describe this machine, and the host is another", hint="leave them out")
     return hold_face(lambda: host or open_host(**options), _build_closed_error)
 
 

@@ -94,7 +94,7 @@ class AuditPlan:
     attacks: tuple[str, ...]
     control_run: SuiteRun
     attack_run: SuiteRun
-    # The seal levels at which task folders are attacked, None for each task's own.
+    # The seal levels of the attacks on task folders, None for each task's own.
     levels: tuple[Level | None, ...] = ()
 
     @property
@@ -129,7 +129,7 @@ def plan_audit(
         attacked: the number of tasks to attack, None for all.
         attacks: the names of the attacks to make, none for all.
         takes_whole_folders: whether all tasks of a folder are attacked, however many others are.
-        levels: the seal levels at which task folders are attacked, and `own`. Default: `own` and `live`.
+        levels: the seal levels of the attacks on task folders, or `own`. Default: `own` and `live`.
         notify: shows a message to the user.
 
     Raises:

@@ -60,7 +60,7 @@ class CategoryFacts:
 class TaskResult:
     """The result of the first attempt at a task, for the benchmark's own scores.
 
-    A task without a verdict has the score 0. `metrics` has those of `Definition.score_metrics`.
+    A task without a verdict has the score 0. `metrics` has the ones of `Definition.score_metrics`.
     """
 
     resolved: bool
@@ -122,7 +122,7 @@ class Definition:
     unused_fields: frozenset[str] = frozenset()
     """The fields of published rows that are named like tests and that the rules do not use."""
     reply_rule: str = ""
-    """The rule by which the answer is taken out of a reply, as documentation. SubmitProgram has its own."""
+    """The rule that takes the answer out of a reply, as documentation. SubmitProgram has its own."""
     play: Callable[[Task, Reference, Environment], Awaitable[Submission]] | None = None
     """Acts on the reference in the task's environment, as the oracle. Tasks of text alone need none."""
     metrics: tuple[Metric, ...] = ()

@@ -31,7 +31,7 @@ def _ours() -> dict[str, Definition]:
 
 @cache
 def definitions() -> dict[str, Definition]:
-    """Return all benchmarks by name: ours, and those of installed packages.
+    """Return all benchmarks by name: ours, and installed packages'.
 
     Raises UsageError for an entry point that does not hold definitions.
     """
@@ -94,7 +94,7 @@ def load_benchmark(
         data: A file in a published format or a folder of such, `hub`, `bundled`, or a folder that is
             empty or a cache, to keep downloads in (by default HARNESS_DATA, or `~/.harness/data`).
             None asks the hub.
-        split: `train`, `dev`, `test`, or another split of the benchmark; None stands for the one that is
+        split: `train`, `dev`, `test`, or another split of the benchmark; None means the one that is
             published for evaluation.
         notify: Gets warnings and other notes, each a line.
         observer: Gets the progress of downloads.

@@ -94,7 +94,7 @@ def _unknown_option(name: str, model: type[Options], benchmark: str) -> UsageErr
 
 
 def list_plain_defaults(model: type[Options]) -> dict[str, Any]:
-    """Return the defaults of options that have plain ones, those of a group by its name."""
+    """Return the defaults of options that have plain ones, a group's by its name."""
     found: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Options):

@@ -1,4 +1,4 @@
-"""Folders of tasks in Harbor's form or in that of Terminal-Bench 1, named by their path."""
+"""Folders of tasks in the form of Harbor or Terminal-Bench 1, named by their path."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def audit(
             "-o",
             "--results",
             metavar="FILE",
-            help="Write the audit as JSON, or that of a folder as Markdown to a .md (repeatable).",
+            help="Write the audit as JSON, or a folder's audit as Markdown to a .md (repeatable).",
         ),
     ] = None,
     force: Force = False,
@@ -85,7 +85,7 @@ def audit(
 
     The audit of a folder of tasks shows which of them an agent can pass without doing them.
 
-    `harness audit relay` attacks the relay of models: no grader, but the way by which programs in sandboxes
+    `harness audit relay` attacks the relay of models: not a grader, but the way that programs in sandboxes
     reach a model. The exit code is 1 if an attack passed or a reference failed, and 3 if infra errors remain.
     """
     import sys

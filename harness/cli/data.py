@@ -173,7 +173,7 @@ def export(
     for unread in list_useless(config):
         raise unread
     with show_downloads(sys.stderr) as observer:
-        # A user would pay for replies to prompts that are not those of the benchmark.
+        # A user would pay for replies to prompts that are not the benchmark's.
         loaded = load_configured(config, notify=observer.note, observer=observer, sample_stands_in=False)
     tasks = select_configured_tasks(loaded, config)
     with open_export(output, force=force) as file:

@@ -21,10 +21,10 @@ _EXTRA = "Got unexpected extra argument"
 _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 # The error that makes the parser print the help of a group that was called without a command.
 _NO_COMMAND = "NoArgsIsHelpError"
-# The shells for which the parser's library has completion.
+# The shells whose completion the parser's library writes.
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
-# Options of other tools and similar names, with the option of harness, beside those of settings. Not every
+# Options of other tools and similar names, with the option of harness, beside the settings' own. Not every
 # command has that option.
 _ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("--out", "--output", "--json"), "--results"),
@@ -90,7 +90,7 @@ class CommandGroup(TyperGroup):
 def _correct(args: list[str]) -> list[str]:
     """Return the command line in our own words: `help run` is `run --help`, `version` is `--version`.
 
-    Raises UsageError for a shell without completion. Typer would install that of the shell that runs.
+    Raises UsageError for a shell without completion. Typer would install the running shell's.
     """
     match args:
         case ["help", *words] if all(word[:1] != "-" for word in words):

@@ -71,7 +71,7 @@ class SettingsCommand(TyperCommand):
 def take_settings(
     *keys: str, panels: Collection[Panel] = (), without: Collection[str] = (), has_axes: bool = False
 ) -> type[TyperCommand]:
-    """Return the class of a command with the options of these keys, and with those of whole panels.
+    """Return the class of a command with the options of these keys and of whole panels.
 
     Args:
         keys: the keys whose options it has.

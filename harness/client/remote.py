@@ -254,7 +254,8 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
 
     Args:
         url: the URL that `harness serve` prints, with the token as its last part.
-        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is the default for a URL without a
+            path.
         wait_seconds: the time that a call waits while the service is busy.
 
     Raises UsageError for a URL or a time that cannot be used.
@@ -294,7 +295,7 @@ def refuse_unsupported(selection: Selection) -> None:
     for spec in selection.environments:
         if spec.open_environment is not None:
             raise UsageError(
-                f"{benchmark.name} has tasks in the environment '{spec.name}', in which an agent must act, "
+                f"{benchmark.name} has tasks in the environment '{spec.name}', where an agent must act, "
                 "and a service grades text alone",
                 hint=_LOCAL_HINT,
             )
@@ -421,7 +422,7 @@ async def run_at_services(
     progress: bool | None,
     options: Mapping[str, Any],
 ) -> RunResult:
-    """Run a benchmark, or resume a run, and return its result. The arguments are those of `RemoteHost.run`.
+    """Run a benchmark, or resume a run, and return its result. The arguments are as in `RemoteHost.run`.
 
     Raises as `RemoteHost.run` does.
     """

@@ -139,7 +139,7 @@ class Environment:
         # None for a task with one prompt.
         self.steps: Steps | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
-        # The tools of the user's servers, and the further names by which an agent may call them.
+        # The tools of the user's servers, and the further names that an agent may call them by.
         self._foreign: Mapping[str, ForeignHandler] = {}
         self._aliases: Mapping[str, str] = {}
         # A tool runs alone, and none runs once the environment is graded.

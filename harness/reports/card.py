@@ -206,7 +206,7 @@ def list_differences(before: Card, after: Card) -> Iterator[tuple[str, str, str,
     """Yield the benchmark, both rates and a remark for each benchmark of two cards.
 
     Two results whose intervals do not overlap differ clearly. The runs themselves allow a paired test, with
-    `harness compare`. Each result is compared with that of the same model, or with the only one.
+    `harness compare`. Each result is compared with the same model's result, or with the only one.
     """
     for result in after.results:
         same = [each for each in before.results if each.benchmark == result.benchmark]

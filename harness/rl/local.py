@@ -63,7 +63,7 @@ async def open_local(
 ) -> AsyncIterator[LocalGrading]:
     """Yield a grading in sandboxes of this machine. The end of the block removes them.
 
-    The arguments are those of `open_host`. `benchmarks` are loaded benchmarks that samples may name; others
+    The arguments are as in `open_host`. `benchmarks` are loaded benchmarks that samples may name; others
     are loaded by their names. Raises what `open_host` raises.
     """
     async with open_host(

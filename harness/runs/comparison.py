@@ -100,7 +100,7 @@ class Comparison:
     unnamed_tasks: int
     # The tasks that were left out because a run lacks them, None if no task may be left out.
     left_out_tasks: int | None
-    # The rate of the candidate less that of the baseline, and its 95 % interval.
+    # The rate of the candidate less the baseline's, and its 95 % interval.
     difference: float
     interval: tuple[float, float]
     # The units that the bootstrap draws, and their name: `task`, or the field that clusters the tasks.
@@ -159,12 +159,12 @@ def compare_runs(
         baseline: the folders of the runs to compare with. The first decides which tasks were gained and lost.
         candidate: the folders of the runs that are compared with them.
         only_common_tasks: whether to leave out the tasks that a run has no attempt at. Otherwise they count
-            as failed there. All figures are then those of the tasks that are left.
+            as failed there. All figures are then for the tasks that are left.
         cluster_by: the field whose values cluster the tasks: `category`, or the field that clustered the
             tasks of all runs. None for this field, and for the tasks themselves without it.
         resamples: the number of resamples for the intervals.
         seed: the seed of the resamples.
-        regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
+        regression_threshold: the fall of the rate, from 0 to 1, that is not a regression yet.
         accept: `grading_version` to compare runs whose verdicts come from different gradings.
 
     Raises:
@@ -185,7 +185,7 @@ def compare_runs(
     runs = (*before, *after)
     _require_comparable(runs)
     _require_one_grading(runs, accept)
-    # Attempts end in another order in each run, on which neither the lists nor the draws may depend.
+    # Attempts end in another order in each run. Neither the lists nor the draws may depend on it.
     every = sorted({task_id for run in runs for task_id in run.tasks}, key=_split_numbers)
     common = [task_id for task_id in every if all(task_id in run.tasks for run in runs)]
     if only_common_tasks and not common:
@@ -239,7 +239,7 @@ def compare_runs(
 
 
 def _split_numbers(task_id: str) -> tuple[list[str], list[tuple[int, str]], str]:
-    """Return a key by which x/2 comes before x/10."""
+    """Return a key that sorts x/2 before x/10."""
     found = _NUMBER.split(task_id)
     # The digits are compared as texts, because an id may have more of them than `int` takes.
     digits = [number.lstrip("0") for number in found[1::2]]
@@ -260,7 +260,7 @@ def _require_range(name: str, value: float, low: float, high: float) -> None:
 
 
 def _require_distinct(folders: Sequence[Path]) -> None:
-    """Raise UsageError for a folder that is named twice, because a run is no repetition of itself."""
+    """Raise UsageError for a folder that is named twice, because a run is not a repetition of itself."""
     named: set[Path] = set()
     for folder in folders:
         if folder.resolve() in named:
@@ -297,7 +297,7 @@ def _require_one_grading(runs: Sequence[ComparedRun], accept: Collection[str]) -
         if (version := read_grading_version(run.manifest)) != first and not accept:
             raise UsageError(
                 f"{run.folder}: has verdicts of grading version {version} of {run.manifest['benchmark']}, "
-                f"but {runs[0].folder} has those of version {first}",
+                f"but {runs[0].folder} has version {first}",
                 hint="grade the older one again: harness grade --run RUN, or add: --accept grading_version",
             )
 
@@ -321,7 +321,7 @@ def _find_mean(values: Sequence[Fraction]) -> Fraction:
 
 
 def _sum(shares: Iterable[Fraction]) -> Fraction:
-    """Return the sum of many fractions, of which few are different."""
+    """Return the sum of many fractions, few of them different."""
     return sum((share * number for share, number in Counter(shares).items()), Fraction())
 
 

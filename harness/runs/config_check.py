@@ -46,7 +46,7 @@ class CheckedConfig:
     problems: list[HarnessError]
     # The reason why the tasks were not looked at, None if they were.
     unchecked: str | None
-    # What would stop a run on this machine, and may be right on another one.
+    # Problems that would stop a run on this machine, and may be right on another one.
     warnings: list[str] = field(default_factory=list)
 
 

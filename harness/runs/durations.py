@@ -1,4 +1,4 @@
-"""The durations of tasks in an earlier run, by which a plan starts the longest tasks first."""
+"""The durations of tasks in an earlier run. A plan starts the longest tasks first by them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def describe_unknown(
         notify(f"tasks without a known duration, which start first: {len(unknown):,} of {len(tasks):,}")
 
 
-# `json.dumps` writes it before every text of the agent, in which quotes are escaped.
+# `json.dumps` writes it before every text of the agent, and escapes quotes there.
 _STATUS = b'"status": "'
 _SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
 _NAMES = {status.value.encode(): status for status in Status}
@@ -153,7 +153,7 @@ class FinishedCount:
 
     def _add(self, line: bytes) -> None:
         status = _NAMES.get(line.partition(_STATUS)[2][:32].partition(b'"')[0])
-        if status is None:  # the line is no record
+        if status is None:  # the line is not a record
             return
         self._statuses[status] += 1
         self._superseded += status is Status.CANCELLED and _SUPERSEDED in line

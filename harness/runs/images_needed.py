@@ -1,4 +1,4 @@
-"""The images that tasks need: those of their environments, and those of shared graders."""
+"""The images that tasks need, for their environments and for shared graders."""
 
 from __future__ import annotations
 

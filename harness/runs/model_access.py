@@ -128,7 +128,7 @@ async def open_models(
 
 
 def describe_url(config: RunConfig, endpoint: Endpoint | None) -> str | None:
-    """Return the URL to write to the manifest: that of a model that is no named endpoint, None for others."""
+    """Return the URL to write to the manifest: the model's if it is not a named endpoint, None for others."""
     return None if endpoint is None or config.model in config.endpoints else endpoint.base_url
 
 

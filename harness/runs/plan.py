@@ -33,11 +33,11 @@ def sample_tasks(
 
     Args:
         tasks: the tasks to draw from.
-        size: the number of tasks to draw. A larger number than that of the tasks returns all.
+        size: the number of tasks to draw. A number above the number of tasks returns all.
         sampling: `sequential` takes the first tasks, `random` draws them. `stratified` draws from each
             stratum in proportion to its size, by the method of largest remainders.
         seed: the seed of the draws.
-        stratify_by: the strata: `category`, `difficulty`, or the kind of a label. None stands for the
+        stratify_by: the strata: `category`, `difficulty`, or the kind of a label. None means the
             category.
 
     Raises:
@@ -65,7 +65,7 @@ def share_out(size: int, strata: Mapping[str, int]) -> dict[str, int]:
     """Return the number of tasks to draw from each stratum, by the method of largest remainders.
 
     `strata` has the number of tasks in each stratum; `size` is at most their sum. Of equal remainders that
-    of the larger stratum comes first, then that of the first name.
+    of the larger stratum comes first, then the first by name.
     """
     whole = sum(strata.values())
     quotas = {name: size * number // whole for name, number in strata.items()}
@@ -76,7 +76,7 @@ def share_out(size: int, strata: Mapping[str, int]) -> dict[str, int]:
 
 
 def read_strata(task: Task) -> dict[str, str]:
-    """Return the values by which a task can be stratified, by kind."""
+    """Return the values that can stratify a task, by kind."""
     known = {CATEGORY: task.category, DIFFICULTY: task.difficulty}
     return {**task.labels, **{kind: value for kind, value in known.items() if value is not None}}
 

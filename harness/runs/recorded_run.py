@@ -119,7 +119,7 @@ def _refuse_option_effects(folder: Path, config: RunConfig, values: Mapping[str,
 
 
 def _names_file(benchmark: Any) -> bool:
-    # The same rule as that of the import. Otherwise a name such as OWN.PY would pass here, and be run there.
+    # The same rule as the import's. Otherwise a name such as OWN.PY would pass here, and be run there.
     return isinstance(benchmark, str) and (is_own(benchmark) or os.sep in benchmark)
 
 
@@ -148,7 +148,7 @@ class RecordedRun:
     def categories(self) -> list[str]:
         """The categories whose data the recorded run read, [] for all.
 
-        A replay reads those of the run that it replays, which its own config does not hold.
+        A replay reads the ones of the run that it replays, which its own config does not hold.
         """
         replayed = self.manifest.get("replay")
         found = replayed.get("categories") if isinstance(replayed, dict) else None
@@ -170,7 +170,7 @@ class RecordedRun:
         }
 
     def plan(self, tasks: Iterable[Task], seed: int) -> list[PlannedAttempt]:
-        """Return the recorded attempts at tasks, with their own numbers. `seed` is that of the replay."""
+        """Return the recorded attempts at tasks, with their own numbers. `seed` is the replay's."""
         return [
             PlannedAttempt(task, number, None, seed)
             for task in tasks
@@ -286,13 +286,13 @@ def check_recording(
     places = [f"{name}={value}" for name, value in taken.items() if value not in (None, "bundled", "hub")]
     if places:
         shown = escape_terminal(", ".join(places))
-        notify(f"settings for the data, which are those of the recorded run unless you name others: {shown}")
+        notify(f"settings for the data, from the recorded run unless you name others: {shown}")
     if benchmark.source.sha256 != manifest["data"]["sha256"]:
-        notify("the data differ from those of the recorded run, so observations may differ")
+        notify("the data differ from the recorded run's, so observations may differ")
     if manifest.get("definition_sha256") != hash_definition(benchmark):
         notify(f"{config.benchmark} has changed since the recorded run, so observations may differ")
     if config.seed != manifest["config"].get("seed", 0):
-        notify("the seed is not that of the recorded run, so environments may draw something else")
+        notify("the seed is not the recorded run's, so environments may draw something else")
     if not is_signed(manifest):
         excess = find_excess(read_resumed_config(folder, manifest), benchmark.definition.environments)
         if untaken := list_untaken(excess, config):

@@ -127,7 +127,7 @@ def read_judgements(path: Path) -> Generator[RecordedJudgement, None, None]:
 
 def _read_message(message: Any, path: Path, line: int) -> tuple[str, str]:
     if not isinstance(message, Mapping):
-        raise DataError("has a message that is no object", path=path, line=line)
+        raise DataError("has a message that is not an object", path=path, line=line)
     role, text = message.get("role"), message.get("text")
     if not isinstance(role, str) or not isinstance(text, str):
         raise DataError("has a message without role and text", path=path, line=line)

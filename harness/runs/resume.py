@@ -27,7 +27,7 @@ from harness.sandbox.backends.base import BackendFacts
 def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None) -> RunConfig:
     """Return the config that the run in `folder` was started with. Raises UsageError.
 
-    `manifest` is that of the folder, if it has been read.
+    `manifest` is the folder's, if it has been read.
     """
     manifest = read_manifest(folder) if manifest is None else manifest
     try:
@@ -125,9 +125,9 @@ def accept_input_changes(
     *,
     accepted: Collection[str],
 ) -> list[Change]:
-    """Return the changes of a run's inputs since its manifest was written, all of which are accepted.
+    """Return the changes of a run's inputs since its manifest was written. All of them are accepted.
 
-    The arguments are those of `read_resumed_manifest`. Raises UsageError as it does.
+    The arguments are as in `read_resumed_manifest`. Raises UsageError as it does.
     """
     now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
     return accept_changes(
@@ -153,7 +153,7 @@ def require_planned(
         )
 
 
-# What the user can do about a changed input, by the first part of its field.
+# The user's ways to deal with a changed input, by the first part of its field.
 _HINTS: Mapping[str, str] = {
     "image_tags": "start a new run, because one run must not mix verdicts of two images",
     "images": "start a new run, because one run must not mix verdicts of two images",

@@ -142,7 +142,7 @@ class Selection:
         return replace(self, benchmark=benchmark, plan=plan)
 
     def limits(self, spec: EnvironmentSpec) -> Limits:
-        """Return the limits of an environment's sandboxes: its own, overridden by those of the config."""
+        """Return the limits of an environment's sandboxes: its own, overridden by the config's."""
         limits = {**spec.limits.model_dump(), **self.config.limits.model_dump(exclude_unset=True)}
         if self.program_limits is not None and spec.open_environment is None:
             limits |= self.program_limits.model_dump(exclude_unset=True)
@@ -150,7 +150,7 @@ class Selection:
 
     @property
     def all_limits(self) -> dict[str, Limits]:
-        """The limits of sandboxes by the name of their environment, with those of workspaces."""
+        """The limits of sandboxes by the name of their environment, and of workspaces."""
         limits = {spec.name: self.limits(spec) for spec in self.environments}
         return add_workspace_limits(limits, self.workspaces, self.config.limits)
 
@@ -170,7 +170,7 @@ def select(
         notify: shows a message to the user.
         agent: the user's own function, class or object, instead of the agent that the config names.
         resumed: whether a run is resumed. It keeps its settings, even if they would be refused today.
-        serves_client: whether an MCP client has started this process, for which the agent `client` is.
+        serves_client: whether an MCP client has started this process, as the agent `client` needs.
 
     Raises:
         UsageError: for a config that cannot be used.

@@ -42,7 +42,7 @@ def select_shard(plan: Sequence[PlannedAttempt], shard: str) -> list[PlannedAtte
 
 
 def list_shard_tasks(task_ids: Sequence[str], shard: str) -> list[str]:
-    """Return the tasks of one shard, by id, from those of the whole run. Raises as `select_shard` does."""
+    """Return the tasks of one shard, by id, from the whole run's. Raises as `select_shard` does."""
     number, shards = read_shard(shard)
     tasks = len(task_ids)
     if shards > tasks:
@@ -294,7 +294,7 @@ def _list_declared(shards: Sequence[ShardRun], benchmark: Benchmark) -> list[str
 
 
 def _fits(shards: Sequence[ShardRun], whole: Sequence[PlannedAttempt]) -> bool:
-    """Return whether shards of a user's own agent plan as many attempts as those of an ordinary agent."""
+    """Return whether shards of a user's own agent plan as many attempts as an ordinary agent's."""
     task_ids = list_task_ids(whole)
     if shards[0].shards > len(task_ids):
         return False

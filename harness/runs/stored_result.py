@@ -13,7 +13,7 @@ from harness.runs.usage import Amounts, add_usage, read_usage
 
 # The metric of a record that supersedes a verdict: the status of that verdict.
 SUPERSEDED_STATUS = "superseded"
-# The metrics from which a result takes more than the values that the store keeps.
+# The metrics that give a result more than the values in the store.
 COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", "answer", METRIC)
 
 

@@ -47,7 +47,7 @@ class SandboxSettings:
     relay: bool = False
     foreign: ForeignImage | None = None
     # Memory that the pool counts for this sandbox beside its limit. The first of several that a block opens
-    # counts that of all, so that no block holds some and waits for others. The others count theirs off.
+    # counts the total, so that no block holds some and waits for others. The others count theirs off.
     beside_mb: int = 0
     kind: type[Sandbox] = Sandbox
 

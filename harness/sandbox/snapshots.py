@@ -1,6 +1,6 @@
 """The files of a sandbox at one moment, and further sandboxes that start with them.
 
-A snapshot has files alone: those of the agent's folder, `/tmp` and `/dev/shm`, which are all that a program
+A snapshot has files alone: the agent's folder, `/tmp` and `/dev/shm`, which are all that a program
 in such a sandbox can write. Processes and open terminals are not part of it. Programs of the first sandbox
 decide the content of the archive, so only a sandbox unpacks it, as the same user.
 """

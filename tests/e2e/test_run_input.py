@@ -32,7 +32,7 @@ REFUSED = {
     "option without its value": (("run", "-b"), ["harness run: option '-b' requires", "run --help"]),
     "missing argument": (("show",), ["harness show: missing argument 'run'", "show --help"]),
     "argument too many": (("show", "a", "b", "c"), ["harness show: got unexpected extra argument(s) (c)"]),
-    "value that is no number": (
+    "value that is not a number": (
         ("audit", "mbpp", "-n", "x"),
         ['--sample-size must be a whole number, not "x"'],
     ),

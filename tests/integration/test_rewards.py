@@ -89,7 +89,7 @@ async def test_a_label_may_be_an_object(served: Served) -> None:
         ({"labels": ["3", "4"]}, "'labels' must have one entry for each query, 1, not 2"),
         ({"prompts": ["Another prompt"]}, "'query.0' does not contain its prompt"),
         ({"labels": ["3"]}, "'labels.0': the label must be an object"),
-        ({"labels": ["{"]}, "'labels.0': the label is no JSON"),
+        ({"labels": ["{"]}, "'labels.0': the label is not JSON"),
         ({"labels": ["{}"]}, "'labels.0': needs either 'benchmark' and 'task_id', or 'tests'"),
         ({"labels": ['{"kind": "asserts", "tests": []}']}, "'labels.0': there are no tests"),
         ({"labels": ['{"benchmark": "mbpp", "task_id": "x"}']}, "unknown task 'x'"),

@@ -287,7 +287,7 @@ else: assert False
 try: fail('WithText', 5)
 except ValueError as e: assert str(e) == 'number 5'
 else: assert False
-## argument that is no plain data
+## argument that is not plain data
 try: with_object()
 except Exception as e: assert type(e).__name__ == 'WithObject'
 else: assert False

@@ -97,7 +97,7 @@ SEMANTICS = {
     "star imports": ("print(gcd(4, 6), deque([1]), pow(2, 3, 5))", "2 deque([1]) 3\n"),
     "a child process": ("import os\nif os.fork() == 0: print('child'); sys.exit()\nos.wait()", "child\n"),
     "numpy": ("import numpy as np; print(np.arange(3).sum())", "3\n"),
-    "bytes that are no text": ("sys.stdout.buffer.write(bytes([255]))\nprint(flush=True)", None),
+    "bytes that are not text": ("sys.stdout.buffer.write(bytes([255]))\nprint(flush=True)", None),
     "a folder to write to": ("open('a', 'w').write('b'); print(open('a').read())", "b\n"),
     "random numbers anew": ("print(len({random.random() for _ in range(9)}))", "9\n"),
 }

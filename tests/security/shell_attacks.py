@@ -150,9 +150,9 @@ ATTACKS = {
     ),
     "path file among the packages": Attack(
         f"mkdir -p {PACKAGES}; echo '{LEAVE}' > {PACKAGES}/x.pth",
-        repeats="path file with a name that is no text",
+        repeats="path file with a name that is not a text",
     ),
-    "path file with a name that is no text": Attack(
+    "path file with a name that is not a text": Attack(
         f"mkdir -p {PACKAGES}; echo '{LEAVE}' > {PACKAGES}/$(printf '\\377').pth"
     ),
     "packages elsewhere": Attack(

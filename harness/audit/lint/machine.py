@@ -145,7 +145,7 @@ def _judge_references(
     level = passed[0].metrics.get("seal")
     if level in ("all", "live"):
         hint = "let the tests depend on files in the working folder alone"
-        message = f"the reference passes only at seal level {level}, at which an agent can forge the tests"
+        message = f"the reference passes only at seal level {level}, where an agent can forge the tests"
         yield find("seal", Severity.WARNING, message, hint)
     seconds = max(each.metrics.get("tests_seconds", 0.0) for each in passed)
     limits = {"the tests": (seconds, folder.toml.verifier.timeout_sec)}

@@ -36,7 +36,7 @@ MODEL = "model-of-the-audit"
 KEY_VARIABLE = "HARNESS_AUDIT_KEY"
 ATTACKER, NEIGHBOUR = "attacker", "neighbour"
 LIMITS = Limits(memory_mb=512, processes=256, cpu_seconds=60, wall_seconds=120.0)
-# The memory by which the host's process may grow during an attack, and its requests that may still be open
+# How much the memory of the host's process may grow during an attack, and its requests that may still be open
 # some time after it.
 MEMORY_MIB = 192
 IDLE_SECONDS = 10.0

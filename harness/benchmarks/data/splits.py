@@ -26,7 +26,7 @@ class SplitFiles:
     """The rule that tells which file holds the wanted split of a benchmark.
 
     A file whose name has the word of one split holds that split. A file without such a word, and a file by
-    the name under which the evaluation split is published, holds the evaluation split.
+    the published name of the evaluation split, holds the evaluation split.
     """
 
     benchmark: str

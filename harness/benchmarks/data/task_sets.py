@@ -177,7 +177,7 @@ def _read_registry(path: Path, dataset: str | None, cache_dir: Path) -> Iterator
 
 
 def _list_local(folder: Path, task: _RegistryTask) -> Iterator[Path]:
-    """Yield where a task may be beside the registry, which may be that of a checkout."""
+    """Yield where a task may be beside the registry, which may be in a checkout."""
     if task.git_commit_id is None:
         yield folder / task.path
         if task.git_url is not None:

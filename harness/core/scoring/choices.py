@@ -39,7 +39,7 @@ _FURTHER = re.compile(
     r"(?(joined)|(?!\s+(?!and\b|or\b|are\b)[a-z]))"
 )
 _DENIED = re.compile(r"(?:not|neither|none|unknown|unclear)\b", re.IGNORECASE)
-# A letter that stands alone. The pronoun and the article are words.
+# A letter that is alone. The pronoun and the article are words.
 _LONE = re.compile(r"(?<![\w'])(?!(?:I|A)\s+[a-z])(?!I')(?P<letter>[A-Z])(?![\w'])")
 # The article or the pronoun at the start of a sentence.
 _WORDS = re.compile(r"\W*[AI]\s+[a-z]")

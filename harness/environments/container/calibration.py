@@ -1,4 +1,4 @@
-"""Find the seal level of a task: the first at which its reference passes and an empty agent does not.
+"""Find the seal level of a task: the first where its reference passes and an empty agent does not.
 
 The level belongs to the task and is stored in the cache, under a digest of the folder, of the rules of its
 image, and of the code that decides. So no attempt decides its own level.
@@ -86,7 +86,7 @@ class Calibration:
     has_reports: bool | None = None
     # Whether the tests run code of the agent in their own process, or may do so.
     same_process: bool = False
-    # The names by which the tests used objects of the reference at the level `proxied`.
+    # The names that the tests used objects of the reference by, at the level `proxied`.
     object_names: Sequence[str] | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -244,7 +244,7 @@ async def _find_level(
     tried: dict[str, str],
     act: Callable[[ContainerEnvironment], Awaitable[object]] | None = None,
 ) -> Level | None:
-    """Return the first of these levels at which what `act` leaves passes. Note all tries.
+    """Return the first of these levels where what `act` leaves passes. Note all tries.
 
     The machine of a task with steps can be judged at one level.
     """
@@ -261,7 +261,7 @@ async def _find_level(
 async def _try_levels(
     opened: ContainerEnvironment, levels: tuple[Level, ...], tried: dict[str, str]
 ) -> Level | None:
-    """Return the first of these levels at which what was left passes. Note all tries."""
+    """Return the first of these levels where what was left passes. Note all tries."""
     target = _target(opened)
     adds_reports = verifier.read_tests(opened.folder, target.pass_env).adds_reports
     for level in levels:
@@ -302,7 +302,7 @@ async def _grade(opened: ContainerEnvironment, target: TaskFolderTarget, level: 
 
 
 async def _grade_step(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
-    """Return a verdict, and check reports of tests no longer if those of the reference lack some."""
+    """Return a verdict, and check reports of tests no longer if the reference's reports lack some."""
     verdict = await grader.grade_sealed(opened, target, level)
     if verdict.tampering == grader.TESTS_NOT_REPORTED:
         opened.checks_reports = False

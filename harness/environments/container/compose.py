@@ -169,7 +169,7 @@ class Health(_Part):
 
 
 class Dependency(_Part):
-    """The state in which another service must be first."""
+    """The state that another service must reach first."""
 
     ignored = frozenset(("restart",))
 
@@ -284,11 +284,11 @@ class Compose(_Part):
         return any(network is not None and network.internal for network in networks)
 
     def order(self) -> list[str]:
-        """Return the names of all services in an order in which each follows those it depends on."""
+        """Return the names of all services, each after the services that it depends on."""
         return list(_order({**self.services, MAIN: self.main}))
 
     def names(self, service: str) -> tuple[str, ...]:
-        """Return the names by which other machines reach a service, its own first."""
+        """Return the names that other machines reach a service by, its own first."""
         its = self.services.get(service, Service())
         aliases = (
             alias for member in its.networks.values() if member is not None for alias in member.aliases

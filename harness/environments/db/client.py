@@ -127,7 +127,7 @@ async def read_table(sandbox: Sandbox, name: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """SQL of MySQL's dialect with the tables on which it runs. `table` names the one that is compared."""
+    """SQL of MySQL's dialect with the tables it runs on. `table` names the one that is compared."""
 
     tables: tuple[Table, ...]
     table: str

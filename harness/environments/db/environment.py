@@ -149,7 +149,7 @@ class Database(SandboxEnvironment):
     async def open_for_reference(self) -> AsyncIterator[Sandbox]:
         """Open the sandbox where the reference's SQL runs after the agent's end. Raises SandboxError.
 
-        If further agents may act in this sandbox, it is another one, in which none ever acts.
+        If further agents may act in this sandbox, it is another one, where none ever acts.
         """
         if self.context.key is None:
             yield self.sandbox
@@ -162,7 +162,7 @@ class Database(SandboxEnvironment):
         """Make the sandbox ready for the next attempt. If that fails, it is destroyed."""
         clean = False
         if self.sandbox.clean and not self.holds_reference:
-            # The verdict stands after a failure, because the attempt needs the sandbox no more.
+            # The verdict counts after a failure, because the attempt needs the sandbox no more.
             with contextlib.suppress(SandboxError):
                 clean = await reset(self.sandbox)
         self.sandbox.clean = clean
@@ -284,7 +284,7 @@ def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
 def _find_final_answer(action: WrittenAction) -> TextCall | None:
     """Return the call that submits the answer after `Final Answer:`, None if there is none.
 
-    It is the rest of the line. A list may extend to the line that ends with its bracket. An empty rest stands
+    It is the rest of the line. A list may extend to the line that ends with its bracket. An empty rest asks
     for the next block, or else for the next line that is not empty.
     """
     lines = [action.rest, *action.lines]

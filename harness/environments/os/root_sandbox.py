@@ -313,7 +313,7 @@ class RootSandbox(Sandbox):
         await self._work_on_files("make", request, data)
 
     async def remove_links(self, paths: Sequence[str], kept_out: Sequence[str]) -> list[str]:
-        """Remove those of these links that lead to or below a path of `kept_out`. Return their paths.
+        """Remove the links among these that lead to or below a path of `kept_out`. Return their paths.
 
         Raises UnreadableFiles.
         """

@@ -26,7 +26,7 @@ from harness.environments.repository.target import RepositorySetup
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 
-# How long the machine may live in which the patch of an agent is made.
+# How long the machine may live that makes the patch of an agent.
 PATCH_SECONDS = 900.0
 
 

@@ -160,7 +160,7 @@ async def apply_patch(machine: Machine, patch: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state of a repository's files at a time, from which on `take_patch` looks for changes."""
+    """The state of a repository's files at a time. `take_patch` looks for changes since then."""
 
     since_ns: int
     # The files that the image has and git does not know, such as the results of a build.

@@ -138,7 +138,7 @@ def _fold(title: str, lines: list[str], left_out: int, file: str) -> Iterator[st
 
 
 def _label(text: str) -> str:
-    """Return a label. Only those of categories and metrics of a benchmark are not our own words."""
+    """Return a label. Only labels of a benchmark's categories and metrics are not our own words."""
     return text if all(char.isalnum() or char in " @,-" for char in text) else _quote(text)
 
 

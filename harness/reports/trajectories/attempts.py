@@ -85,7 +85,7 @@ class ExportedAttempt:
     # When the attempt began and ended, in seconds since 1970.
     started: float
     ended: float
-    # Whether `started` is that of the run, because an earlier version of harness stored no time.
+    # Whether `started` is the run's, because an earlier version of harness stored no time.
     is_estimated: bool
     _transcript: Path
     _clean: Callable[[Any], Any]
@@ -112,13 +112,13 @@ class ExportedRun:
     # None while the run has not ended.
     ended: float | None
     stored: StoredRun
-    # The manifest without the config, of which an export has only what it names.
+    # The manifest without the config. An export has only what it names of that.
     manifest: Mapping[str, Any]
-    # The API of the model's server, by which its messages have their form.
+    # The API of the model's server, which gives its messages their form.
     api: str
     # The sampling parameters of the config.
     generation: Mapping[str, Any]
-    # The texts at which the model stops.
+    # The texts that stop the model.
     stop_sequences: tuple[str, ...]
     portable: Portable
     # The attempts to export: all, or those at one task, or one.

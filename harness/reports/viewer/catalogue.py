@@ -1,4 +1,4 @@
-"""The runs and audits that the viewer shows, by the keys that stand in its addresses.
+"""The runs and audits that the viewer shows, by the keys that its addresses hold.
 
 A request names a run by a key from the list, and never by a path.
 """

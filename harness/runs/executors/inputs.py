@@ -1,4 +1,4 @@
-"""The inputs of a run as hashes, by which a node shows that it would make the very same attempts."""
+"""The inputs of a run as hashes. A node shows with them that it would make the very same attempts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hash_code() -> str:
 def hash_inputs(selection: Selection) -> dict[str, str | None]:
     """Return the SHA-256 (hex) of each input of a run by its name, None for one that the run lacks.
 
-    The order is that in which a difference explains the later ones. Raises UsageError for a file that cannot
+    They are ordered so that a difference explains the later ones. Raises UsageError for a file that cannot
     be read.
     """
     recording = describe_recording(selection.recording)
@@ -50,7 +50,7 @@ def find_difference(ours: Mapping[str, str | None], theirs: Mapping[str, str | N
     for name, sha256 in ours.items():
         if theirs.get(name) != sha256:
             found = _show(theirs.get(name))
-            return f"its {name} has the SHA-256 {found}, and that of the run is {_show(sha256)}"
+            return f"its {name} has the SHA-256 {found}, and the run's is {_show(sha256)}"
     return None
 
 

@@ -25,7 +25,7 @@ class NodeFacts:
     # The SHA-256 of the package's code.
     code_sha256: str
     cores: int
-    # The id by which an engine names itself, None if the run needs no engine.
+    # The id that an engine gives itself, None if the run needs no engine.
     engine_id: str | None
 
 
@@ -40,7 +40,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
+    """Everything that a node needs to prepare for the attempts of a run. No key of a model is in it."""
 
     run_id: str
     # The config as JSON.
@@ -53,7 +53,7 @@ class NodeSpec:
     images: Mapping[str, ImageContent]
     # How long the node waits for its engine when that stops responding.
     wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
+    # How many first attempts whose agent cannot start stop the run.
     start_tries: int
 
 

@@ -311,7 +311,7 @@ class Node(EngineNode):
         )
 
     def _select(self, spec: NodeSpec) -> Selection:
-        """Return the selection of the run. Raises UsageError if it is not that of the run."""
+        """Return the selection of the run. Raises UsageError if it is not the run's."""
         config = read_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
@@ -341,7 +341,7 @@ class Node(EngineNode):
         except RunStopped:
             return None, _describe_stop(stopped)
         except HarnessError as error:
-            # The disk of the node is full, which is no fault of the attempt.
+            # The disk of the node is full, which is not a fault of the attempt.
             return None, Stop(error.message, error.hint, of_machine=True)
         if stopped is not None and stopped.of_machine and record.status is Status.INFRA_ERROR:
             # Another node makes the attempt.

@@ -25,12 +25,12 @@ from harness.runs.run_secrets import list_environment_secrets
 
 # The address that starts a cluster of this machine alone, which ends with the run.
 LOCAL = "local"
-# The address that finds the cluster of which this machine is a node.
+# The address that finds the cluster of this machine.
 AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _CONNECT_SECONDS = 10.0
-# The first bytes of a client of HTTP/2 (RFC 9113, section 3.4), with which Ray's nodes speak to its head, and
+# The first bytes of a client of HTTP/2 (RFC 9113, section 3.4). Ray's nodes speak to its head with it, and
 # the type of the frame that each server sends first.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME_HEAD_BYTES = 9
@@ -153,7 +153,7 @@ def _hide_secrets() -> Iterator[None]:
 def _require_answer(address: str) -> None:
     """Raise UsageError if no Ray cluster listens at HOST:PORT, because Ray itself tries for minutes.
 
-    A server of another protocol would keep Ray waiting, too, and deaf to SIGTERM.
+    A server of another protocol would also keep Ray waiting, and deaf to SIGTERM.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:

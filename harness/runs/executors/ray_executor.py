@@ -55,7 +55,7 @@ class RayRun:
     image_tags: Mapping[str, str]
     # How long the run waits for an engine, and for a node if none is left.
     wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
+    # How many first attempts whose agent cannot start stop the run.
     start_tries: int
 
 
@@ -67,7 +67,7 @@ async def open_ray_executor(
 
     Args:
         run: the run.
-        address: that of the cluster, as `connect_ray` takes it.
+        address: the cluster's, as `connect_ray` takes it.
         observer: gets a note for each node that takes no part.
 
     Raises:
@@ -239,7 +239,7 @@ def _explain_stop(stop: Stop) -> Exception:
 
 
 def read_record(line: str, planned: PlannedAttempt) -> AttemptRecord:
-    """Return the record in a line of JSON. Raises NodeLost if it is not that of the attempt."""
+    """Return the record in a line of JSON. Raises NodeLost if it is not the attempt's."""
     try:
         record = from_json(line, whole=True)
     except (ValueError, TypeError, KeyError) as error:

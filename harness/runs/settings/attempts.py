@@ -18,7 +18,7 @@ MIN_TIMEOUT_SECONDS = 180
 MAX_TIMEOUT_SECONDS = 600
 MAX_TASK_SECONDS = 24 * 3600
 """The longest wall limit of a task that sets its own."""
-# The reader of YAML refuses integers beyond this bound, too.
+# The reader of YAML also refuses integers beyond this bound.
 MAX_SEED = 2**63
 ExecutorName = Literal["local", "ray"]
 # The members of harness.benchmarks.replies.CodeRule, whose import takes long.
@@ -218,7 +218,7 @@ class SandboxKeys(Keys):
         Setting(on_resume="free", difference="hidden", read_by="task image", differs_in_shards=True),
         Option("A certificate (PEM) that builds of tasks trust.", "FILE", is_path=True),
     ] = None
-    """The file of a certificate that builds of images trust, such as that of a proxy."""
+    """The file of a certificate that builds of images trust, such as a proxy's."""
     allow_network: Annotated[
         bool,
         Setting(on_resume="ask", difference="unfair", read_by="task image", is_replayed=True),
@@ -241,7 +241,7 @@ class SandboxKeys(Keys):
             "LEVEL",
         ),
     ] = None
-    """The seal level of every task, instead of the first at which its reference passes: `artifacts`,
+    """The seal level of every task, instead of the first where its reference passes: `artifacts`,
     `proxied`, `work`, `tools`, `all`, `attached` or `live`."""
     grading_network: Annotated[
         Literal["on"] | None,
@@ -271,4 +271,4 @@ class SandboxKeys(Keys):
             "add --executor ray",
         ),
     ] = None
-    """The Ray cluster: HOST:PORT, `auto` for that of this machine, or `local`. Default: `auto`."""
+    """The Ray cluster: HOST:PORT, `auto` for this machine's, or `local`. Default: `auto`."""

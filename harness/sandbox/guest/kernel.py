@@ -320,5 +320,5 @@ class Kernel:
         number = request.fields["job"]
         relay = self.relays.get(number)
         if relay is not None:
-            # What the relay does then belongs to its request, and so does a failure.
+            # The relay's work then belongs to its request, and so does a failure.
             self.loop.serve(number, lambda: relay.receive(request.fields, request.body))

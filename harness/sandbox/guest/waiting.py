@@ -1,7 +1,7 @@
 """Measure how long a job had to wait for a processor, which its wall limit does not count.
 
 A wall limit ends programs that wait for an event that never comes. It must not end a program that would run
-on a less busy machine. Therefore the wall limit does not count the time in which the most eager living
+on a less busy machine. Therefore the wall limit does not count the time while the most eager living
 ordinary thread of the job waited for a processor, less the CPU time of all other threads of the job.
 
 An ordinary thread has the normal scheduling policy and a nice value of 0 or less. A program that has lowered

@@ -192,7 +192,7 @@ def build_images(
 ) -> list[Image]:
     """Return the images of these names, and build those that the engine does not have.
 
-    The default is all but those of languages.
+    The default is all but the languages' images.
 
     `force` builds all of them again, without the engine's cache. `notify` gets a line for each step that
     takes time. Several processes may call this at once. Raises ImageMissingError or SandboxError with the end

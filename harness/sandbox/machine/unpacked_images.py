@@ -1,6 +1,6 @@
 """Build the images of harness without an engine, for the backend `oci`.
 
-The base is made of Debian's packages. Every other image is a copy of it, in which the OCI runtime runs the
+The base is made of Debian's packages. Every other image is a copy of it, where the OCI runtime runs the
 steps of the image's Dockerfile. The steps may use the network of this machine.
 """
 

@@ -139,7 +139,7 @@ class _Session:
         try:
             await self._held.aclose()
         except HarnessError as error:
-            # The end of the service removes what is left, and the verdict stands.
+            # The end of the service removes what is left, and the verdict counts.
             _LOGGER.warning("the end of an episode failed: %s", error.message)
 
     async def _read(self) -> None:

@@ -35,7 +35,7 @@ from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, li
 SUBMISSION = "submission"
 SAMPLE_FIELDS = (*TEXT_FIELDS, SUBMISSION)
 # The source in the hidden tests of one sample. Python's parser needs a third of a second for the worst source
-# of this size, in which it parses for no other client.
+# of this size, and meanwhile parses for no other client.
 MOST_SOURCE_BYTES = 64 * 1024
 # A program that began in time is graded to its end, because it must not gain from being slow.
 FINISH_SECONDS = 1.5
@@ -57,7 +57,7 @@ class ServedBenchmark:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options with which it was loaded."""
+        """The options it was loaded with."""
         recipe = self.benchmark.recipe
         return {} if recipe is None else recipe.options
 

@@ -36,7 +36,7 @@ _LOGGER = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceNodeSpec:
-    """Everything from which a node prepares for the work of a service."""
+    """Everything that a node needs to prepare for the work of a service."""
 
     # The label of the containers.
     run_id: str
@@ -173,11 +173,11 @@ async def open_ray_workers(
     """Yield the nodes of a cluster. The end of the block ends them, with their sandboxes.
 
     Args:
-        backend: the engine of this machine, from which nodes get the images that they lack.
+        backend: the engine of this machine. Nodes get the images that they lack from it.
         image_tags: the tags of the images by their names.
         runtime: the container runtime on all nodes.
         run_id: the label of all containers.
-        address: that of the cluster, as `connect_ray` takes it.
+        address: the cluster's, as `connect_ray` takes it.
         max_concurrent: how much each node does at once, None for as much as its cores and memory allow.
         on_faults: gets the number of new faults of the infrastructure.
 

@@ -1,9 +1,9 @@
 """Give the tests proxies for the modules of an agent, which run in a process of another user.
 
-The stand-ins are the ones by which asserts reach a candidate. An object of the agent has the attributes and
-the special methods that the tests used when the reference passed, and no others. So an object that claims to
-be near every number is of no use where the reference returns numbers. A comparison with plain data is never
-the agent's to make: its object is then unequal.
+The stand-ins are the ones that asserts use to reach a candidate. An object of the agent has the attributes
+and the special methods that the tests used when the reference passed, and no others. So an object that claims
+to be near every number is of no use where the reference returns numbers. A comparison with plain data is
+never the agent's to make: its object is then unequal.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class Reporter:
         self._session.report()
 
 
-# What `pytest.hookimpl` does. Without pytest, this file can be read as well.
+# As `pytest.hookimpl` does. Without pytest, this file can be read as well.
 Reporter.pytest_sessionfinish.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]
 
 

@@ -406,7 +406,7 @@ def _open(name: str) -> sqlite3.Connection:
 
 
 def _bound(connection: sqlite3.Connection) -> None:
-    """Set the limits for which SQLite reads the schema of the file."""
+    """Set the limits. SQLite reads the schema of the file for that."""
     for pragma in (
         # The file is in memory. It survives a killed process, and does not need to survive a crash of the
         # machine.

@@ -1,7 +1,7 @@
 """A process that runs the agent's SQL, one call after another, because a fork takes longer than most SQL.
 
 It belongs to the agent's user, which owns the database anyway, so nothing that SQL could do to the process
-gains the agent anything. Each call has a new connection, with which its transactions, temporary tables and
+gains the agent anything. Each call has a new connection, and with it its transactions, temporary tables and
 settings end. Between two calls PID 1 stops the process. Before trusted code reads the database, PID 1 kills
 every process of the agent.
 """

@@ -1,7 +1,7 @@
 """Containers that hold an empty network namespace for the containers of a run to join.
 
 To set up a network namespace takes more than half of the processor time of a container's start. Containers
-of programs that get no sockets can share one. The profile `shared` refuses every call by which two of them
+of programs that get no sockets can share one. The profile `shared` refuses every call that lets two of them
 could meet in it, Landlock hides its counters in /proc, and `Joined` names what else they would share.
 
 A holder ends when its stdin does, so when this process ends in whatever way, and the engine then removes it.

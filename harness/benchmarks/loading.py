@@ -63,10 +63,10 @@ def definition_of(name: str) -> Definition:
     if name in known:
         return known[name]
     for each in known.values():
-        if name in each.categories:
+        if (category := each.find_category(name)) in each.categories:
             raise UsageError(
                 f"'{name}' is a category of the benchmark {each.name}",
-                hint=f"select it with -b {each.name} --filter-category {name}",
+                hint=f"select it with -b {each.name} --filter-category {category}",
             )
     if set(parts := name.split(",")) <= set(known):
         options = " ".join(f"-b {each}" for each in parts)

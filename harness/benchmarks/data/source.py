@@ -17,7 +17,7 @@ from harness.benchmarks.data.local import parse_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.splits import SplitFiles
 from harness.benchmarks.data.tree import is_archive, read_tree
-from harness.core.errors import DataError, UsageError
+from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -25,6 +25,11 @@ BUNDLED = Path(__file__).parent / "bundled"
 
 # The folders that we create in a cache folder.
 _KEPT = {"hub", "files"}
+
+
+class NotOnHubError(UsageError):
+    """A benchmark whose rows are only in files."""
+
 
 Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
 """Returns the rows of a benchmark in a file, folder or archive, at least one, and the SHA-256 (hex) of their
@@ -68,7 +73,7 @@ def load_rows(
         case None:
             try:
                 return _from_hub(benchmark, hub, observer, cache_dir, table)
-            except HubUnreachableError as error:
+            except (HubUnreachableError, NotOnHubError) as error:
                 if bundled is None:
                     raise
                 rows, source = _from_bundled(files, bundled, read, notify)
@@ -88,7 +93,7 @@ def is_cache(path: Path) -> bool:
         return False
 
 
-def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
+def _not_the_benchmark(benchmark: str, rows: int, error: HarnessError) -> str:
     return (
         f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. {rows} small problems of our own run "
         f"instead, and their score says nothing about {benchmark}. Use --data PATH for the real benchmark."
@@ -103,7 +108,7 @@ def _from_hub(
     table: Table | None,
 ) -> tuple[list[Row], DataSource]:
     if hub is None:
-        raise UsageError(f"{benchmark} is not on the hub", hint="use --data PATH")
+        raise NotOnHubError(f"{benchmark} is not on the hub", hint="use --data PATH, or --data bundled")
     rows, sha256, location = load_hub_rows(
         hub, cache_dir=cache_dir, notify=observer.note, observer=observer, table=table
     )

@@ -15,8 +15,7 @@ from harness.core.types import AttemptRecord, Submission, Summary
 from harness.reports.html import describe_rate, render_result
 from harness.reports.notebook import choose_display
 from harness.reports.run_folder import write_report
-from harness.runs.agents import AttemptContext
-from harness.runs.agents.agent import UserAgent
+from harness.runs.agents.agent import AttemptContext, UserAgent
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run

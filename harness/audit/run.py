@@ -38,15 +38,14 @@ from harness.audit.forging.suite import (
     read_levels,
 )
 from harness.audit.results import Audit, AuditedAttempt
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
 from harness.core.types import AttemptRecord, DataSource, Task
 from harness.environments import environment_spec
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
-from harness.runs.agents import settings_for
-from harness.runs.config import RunConfig
+from harness.runs.agents.agent import settings_for
 from harness.runs.filters import TaskFilters
 from harness.runs.observer import RunObserver
 from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
@@ -54,7 +53,7 @@ from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
-from harness.runs.settings import name_option
+from harness.runs.settings import RunConfig, name_option
 from harness.runs.shards import select_shard
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign

@@ -15,8 +15,8 @@ from harness.benchmarks.data.splits import SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
+from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
-from harness.benchmarks.source import BenchmarkRecipe
 from harness.core.errors import HarnessError, SandboxError, UsageError, unknown_name
 from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict

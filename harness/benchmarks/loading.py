@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
-from harness.benchmarks.custom import is_own, own_definition
+from harness.benchmarks.custom import own_definition
 from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.hub import HubDataset, load_hub_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import is_cache, load_rows
-from harness.benchmarks.source import BenchmarkRecipe
+from harness.benchmarks.recipe import BenchmarkRecipe, is_own
 from harness.core.discovery import find_declared, list_declared, load_entry_points
 from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
 from harness.core.types import DataSource, Reference, Task

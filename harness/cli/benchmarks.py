@@ -18,7 +18,7 @@ def benchmarks(
     import json
     import sys
 
-    from harness.benchmarks import definitions
+    from harness.benchmarks.loading import definitions
     from harness.reports.benchmarks import facts_json, markdown, print_benchmarks
 
     listed = [definition for _, definition in sorted(definitions().items())]

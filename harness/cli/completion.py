@@ -69,7 +69,7 @@ def _read_benchmarks() -> list[str]:
         stored = json.loads(kept.read_bytes())
         if stored["state"] == state:
             return [str(name) for name in stored["names"]]
-    from harness.benchmarks import definitions
+    from harness.benchmarks.loading import definitions
 
     names = sorted(definitions())
     with contextlib.suppress(OSError):

@@ -23,8 +23,8 @@ from harness.cli.stdin_samples import STDIN
 from harness.core.errors import HarnessError, UsageError
 from harness.core.text import quote_argument
 from harness.reports.run_list import RunList, print_runs, read_listed_run
-from harness.runs.config import RunConfig
 from harness.runs.run_files import replace_file
+from harness.runs.settings import RunConfig
 
 INDEX_VERSION = 1
 # Of the exit codes of the runs, the first of these is the command's. After a signal it is the signal's.

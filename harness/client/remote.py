@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
 from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.client.connection import Address, Connection, open_connection, read_address
 from harness.client.episode import RemoteEpisode, open_remote_episode
 from harness.client.grader import (
@@ -46,8 +46,9 @@ from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.limits import Limits
 
 if TYPE_CHECKING:
-    from harness.api import RunAgent, RunOptions, RunResult
+    from harness.api import RunAgent, RunResult
     from harness.runs.observer import RunObserver
+    from harness.runs.settings.keywords import RunOptions
 
 
 WAIT_SECONDS = 60.0

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from rich.table import Table
 from rich.text import Text
 
-from harness.benchmarks import Definition
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.options import option_names
 from harness.core.text import escape_terminal, escape_unencodable

@@ -47,7 +47,7 @@ class KnownTasks:
         return self._ids[within]
 
     def _read(self) -> dict[str, str]:
-        from harness.benchmarks import load_benchmark
+        from harness.benchmarks.loading import load_benchmark
 
         assert self.benchmark is not None  # noqa: S101  because `find` has checked it
         found = load_benchmark(self.benchmark, data=self.data, split=self.split)

@@ -31,7 +31,7 @@ def progress_display(stream: TextIO, *, quiet: bool) -> RunObserver:
     if quiet:
         return NotesOnly(stream)
     if is_live(stream):
-        from harness.reports.notebook import LiveProgress
+        from harness.reports.live_progress import LiveProgress
 
         return LiveProgress(stream)
     return PlainProgress(stream)

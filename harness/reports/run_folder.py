@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -18,15 +18,13 @@ from harness.core.types import AttemptRecord, DataSource, Status, Summary
 from harness.reports.figures import count
 from harness.reports.recorded_attempts import WallTime, list_offsets, read_time
 from harness.reports.stored_summary import read_stored_summary
-from harness.runs.attempt_index import AttemptIndex
+from harness.runs.attempt_index import ATTEMPTS, AttemptIndex
 from harness.runs.followed_index import read_index
-from harness.runs.run import Run
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_names import is_running
 from harness.runs.run_state import RunState, count_statuses, find_state
 from harness.runs.spending_log import read_spending
 from harness.runs.store import (
-    ATTEMPTS,
     MANIFEST,
     REPORT,
     SUMMARY,
@@ -43,6 +41,9 @@ from harness.runs.summary import (
     summary_json,
 )
 from harness.runs.trust import describe_resume
+
+if TYPE_CHECKING:
+    from harness.runs.run import Run
 
 
 @dataclass(frozen=True, slots=True)

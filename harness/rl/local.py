@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.hidden_tests import HiddenTarget, read_hidden_tests, read_submission
 from harness.core.errors import UsageError
 from harness.core.types import Submission, Verdict

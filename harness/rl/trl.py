@@ -16,7 +16,7 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.logger import get_logger
 from harness.core.types import Verdict

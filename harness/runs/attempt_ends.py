@@ -17,8 +17,7 @@ from harness.host.blame import lose_to_agent, stop_at_limit
 from harness.host.retries import RunStopped, RunStoppedError
 from harness.models.server_errors import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.models.spending import BudgetReached
-from harness.runs.agents import AgentError
-from harness.runs.agents.agent import AgentUnusableError, RepeatedEnd
+from harness.runs.agents.agent import AgentError, AgentUnusableError, RepeatedEnd
 from harness.runs.faults import Faults
 from harness.runs.run_files import StorageError
 from harness.runs.working_time import TimeIsOver

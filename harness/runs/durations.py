@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import Status
+from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.run_files import open_run_file
 from harness.runs.run_names import find_run
-from harness.runs.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, UNFINISHED, read_records
+from harness.runs.store import UNFINISHED, read_records
 from harness.runs.stored_result import SUPERSEDED_STATUS
 
 if TYPE_CHECKING:
-    from harness.runs.config import RunConfig
+    from harness.runs.settings import RunConfig
 
 
 def read_durations(folder: Path) -> dict[str, float]:

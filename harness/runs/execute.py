@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.commits import Commits
 from harness.runs.executors.base import Executor, Work
 from harness.runs.executors.local import LocalExecutor
-from harness.runs.faults import choose_gate_places
 from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import RunProgress, ShowsProgress, measure_categories
-from harness.runs.selection import Selection
 from harness.runs.store import RunStore
 from harness.runs.transcripts import write_stages
-from harness.sandbox.backends.base import Backend
-from harness.sandbox.pool import SandboxPool
 
 
 async def execute(
@@ -62,19 +58,3 @@ async def execute_plan(
 def _list_waiting(store: RunStore, plan: Sequence[PlannedAttempt]) -> Sequence[PlannedAttempt]:
     """Return the attempts that are not finished, which is the plan itself for a new run."""
     return [planned for planned in plan if not store.is_finished(planned.key)] if store.results else plan
-
-
-def make_pool(
-    backend: Backend | None, selection: Selection, images: Mapping[str, str], run_id: str
-) -> SandboxPool:
-    """Return the pool of a run. Its sandboxes start from the image ids in `images`, by name."""
-    config = selection.config
-    return SandboxPool(
-        backend,
-        images=images,
-        runtime=config.runtime,
-        run_id=run_id,
-        max_sandboxes=config.max_sandboxes,
-        gate_places=choose_gate_places(config.max_concurrent, selection.agent),
-        nested_sandboxes=max((spec.nested_sandboxes for spec in selection.environments), default=0),
-    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, unknown_name, unknown_task
 from harness.core.types import Task
-from harness.runs.config import RunConfig
+from harness.runs.settings import RunConfig
 
 _SHOWN_CHARACTERS = 400
 

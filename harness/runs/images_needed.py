@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.types import Task
 from harness.environments import environment_spec, grader_of
 from harness.environments.grader import SandboxGrader

@@ -13,23 +13,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import build_agent, settings_for
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import settings_for
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.changes import ACCEPTED
-from harness.runs.config import RunConfig
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
-from harness.runs.plan import PlannedAttempt, describe_planned, load_configured, name_clusters
+from harness.runs.plan import load_configured, name_clusters
+from harness.runs.planned_attempt import PlannedAttempt, describe_planned
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
 from harness.runs.run_starts import RunEngine, copy_samples
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 from harness.runs.shards import (
     ALLOW_HINT,
     AttemptKey,
@@ -44,7 +47,6 @@ from harness.runs.shards import (
 )
 from harness.runs.spending_log import copy_spending, read_spending
 from harness.runs.store import (
-    ATTEMPTS,
     MANIFEST,
     SAMPLES,
     RunStore,

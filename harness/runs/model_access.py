@@ -13,7 +13,7 @@ from harness.core.lock import cache_dir
 from harness.models.endpoint import Endpoint, read_key
 from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import Agent
+from harness.runs.agents.agent import Agent
 from harness.runs.settings import KEYS, RunConfig, name_option
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.loading import load_with_options
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
-from harness.runs.agents import Agent, ChoosesSamples
+from harness.runs.agents.agent import Agent, ChoosesSamples
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.planned_attempt import MAX_LISTED_BYTES as MAX_LISTED_BYTES
 from harness.runs.planned_attempt import PlannedAttempt as PlannedAttempt

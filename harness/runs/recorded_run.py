@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark, definition_of
-from harness.benchmarks.custom import is_own
+from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_effects
+from harness.benchmarks.recipe import is_own
 from harness.core.errors import DataError, UsageError, quote_value
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import AttemptRecord, Phase, Submission, Task
@@ -24,10 +25,10 @@ from harness.runs.agents.recording import (
     RecordedJudgement,
     RecordedStep,
 )
-from harness.runs.attempt_index import STATUSES
+from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES, STATUSES
 from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_steps import (
     describe_untaken,
     drop_excess,
@@ -41,12 +42,7 @@ from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
 from harness.runs.run_names import find_run, is_running
 from harness.runs.settings import KEYS, RunConfig
-from harness.runs.store import (
-    ATTEMPTS,
-    MAX_ATTEMPTS_BYTES,
-    read_manifest,
-    read_records_at,
-)
+from harness.runs.store import read_manifest, read_records_at
 from harness.runs.transcripts import find_transcript
 from harness.runs.trust import describe_resume, explain_unknown, is_signed
 

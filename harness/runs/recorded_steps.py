@@ -7,13 +7,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import definition_of
+from harness.benchmarks.loading import definition_of
 from harness.core.errors import DataError
 from harness.core.text import shorten
 from harness.environments import environment_spec
 from harness.environments.workspace import WORKSPACE_LIMITS
 from harness.runs.agents.recording import RecordedCall, RecordedJudgement, RecordedReference, RecordedStep
-from harness.runs.config import RunConfig
+from harness.runs.settings import RunConfig
 from harness.runs.transcripts import read_numbered_entries
 from harness.sandbox.limits import Limits
 

@@ -20,7 +20,7 @@ from harness.host.engine import remove_containers
 from harness.host.local import LocalHost
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.durations import order_by_duration
-from harness.runs.execute import execute_plan, make_pool
+from harness.runs.execute import execute_plan
 from harness.runs.executors.base import Executor
 from harness.runs.executors.local import LocalExecutor
 from harness.runs.faults import START_TRIES, Faults, choose_concurrency
@@ -28,7 +28,7 @@ from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, describe_start, read_tool_mode
 from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_secrets import make_log_filter
@@ -138,7 +138,7 @@ class Run:
             start_tries=min(START_TRIES, waiting),
             responds=None if engine.service is None else engine.service.responds,
         )
-        pool = make_pool(engine.backend, selection, engine.images, self.manifest["run_id"])
+        pool = selection.make_pool(engine.backend, engine.images, self.manifest["run_id"])
         host = await stack.enter_async_context(LocalHost(pool, faults))
         features = await stack.enter_async_context(
             open_features(

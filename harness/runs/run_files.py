@@ -35,6 +35,8 @@ from harness.core.inputs.files import (
 )
 from harness.core.text import quote_argument
 
+# The version of the fields of a run folder.
+SCHEMA_VERSION = 1
 # Without O_NONBLOCK, opening a named pipe would wait for a reader.
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MODE = 0o666  # less the umask

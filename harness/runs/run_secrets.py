@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from harness.core.errors import UsageError
-from harness.core.secret_forms import hide_url_secrets, names_secret
+from harness.core.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
 from harness.models.endpoint import ANTHROPIC_KEY_VARIABLE, OPENAI_KEY_VARIABLE, Endpoint
 from harness.models.relay.mcp_servers.settings import VARIABLE
-from harness.models.settings import HIDDEN_KEY, SHORTEST_HIDDEN_KEY, HiddenKey
-from harness.runs.config import RunConfig
+from harness.models.settings import SHORTEST_HIDDEN_KEY, HiddenKey
+from harness.runs.settings import RunConfig
 
 # Keys that this process may not know, because the run was made elsewhere. Each pattern is the published form
 # of one provider, and is too long for ordinary text.

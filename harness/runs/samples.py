@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError
@@ -15,13 +15,14 @@ from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status, Task
 from harness.environments import grader_of
 from harness.environments.grader import StateGrader
-from harness.runs.agents import ChoosesSamples
+from harness.runs.agents.agent import ChoosesSamples
 from harness.runs.agents.predictions import Predictions
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.followed_index import read_index
 from harness.runs.plan import describe_unused_samples, load_configured
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
-from harness.runs.store import ATTEMPTS, read_manifest, read_records_at
+from harness.runs.store import read_manifest, read_records_at
 from harness.runs.trust import require_trusted_file
 
 # Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.

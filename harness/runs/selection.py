@@ -8,23 +8,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
 from harness.core.types import Task
-from harness.environments import EnvironmentSpec, environment_spec
+from harness.environments import environment_spec
+from harness.environments.spec import EnvironmentSpec
 from harness.models.endpoint import Endpoint
-from harness.runs.agents import (
-    Agent,
-    ChoosesSamples,
-    build_agent,
-    name_agent,
-    settings_for,
-    wrap_outside_agent,
-)
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
+from harness.runs.agents.outside import name_agent, wrap_outside_agent
 from harness.runs.durations import describe_unknown, find_durations
 from harness.runs.executors.ray_support import refuse_unsupported
+from harness.runs.faults import choose_gate_places
 from harness.runs.filters import TaskFilters
 from harness.runs.images_needed import list_images
 from harness.runs.model_access import (
@@ -32,7 +29,6 @@ from harness.runs.model_access import (
     find_judge,
 )
 from harness.runs.plan import (
-    PlannedAttempt,
     limit_times,
     list_quarantined,
     load_configured,
@@ -44,6 +40,7 @@ from harness.runs.plan import (
     require_sound,
     select_configured_tasks,
 )
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_run import (
     RecordedRun,
     check_recording,
@@ -56,7 +53,9 @@ from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.shards import select_shard
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
+from harness.sandbox.pool import SandboxPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,18 @@ class Selection:
             return None
         defaults = {spec.timeout_seconds for spec in self.environments} or {MIN_TIMEOUT_SECONDS}
         return self.config.timeout_seconds or (defaults.pop() if len(defaults) == 1 else None)
+
+    def make_pool(self, backend: Backend | None, images: Mapping[str, str], run_id: str) -> SandboxPool:
+        """Return the pool of a run. Its sandboxes start from the image ids in `images`, by name."""
+        return SandboxPool(
+            backend,
+            images=images,
+            runtime=self.config.runtime,
+            run_id=run_id,
+            max_sandboxes=self.config.max_sandboxes,
+            gate_places=choose_gate_places(self.config.max_concurrent, self.agent),
+            nested_sandboxes=max((spec.nested_sandboxes for spec in self.environments), default=0),
+        )
 
     def without(self, unsound: Mapping[str, str]) -> Selection:
         """Return the selection without tasks that are unsound for the reasons in `unsound`, by task id.

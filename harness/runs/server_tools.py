@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from harness.models.relay.mcp_servers.connection import ServerConnection
     from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
     from harness.models.relay.mcp_servers.tool_names import NamedTool
-    from harness.runs.config import RunConfig
+    from harness.runs.settings import RunConfig
     from harness.runs.workspaces import PlacesPart
 
 _ERROR_CHARACTERS = 2000

@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file
 from harness.core.types import Status
-from harness.runs.agents import build_agent, is_built_in, settings_for
+from harness.runs.agents import build_agent, is_built_in
+from harness.runs.agents.agent import settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
+from harness.runs.attempt_index import ATTEMPTS
+from harness.runs.plan import plan_attempts, select_configured_tasks
+from harness.runs.planned_attempt import PlannedAttempt, list_task_ids
 from harness.runs.recorded_run import open_recording, require_same_recording
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import has_run_file, hash_run_file
 from harness.runs.settings import RunConfig
 from harness.runs.settings.tasks import read_shard
-from harness.runs.store import ATTEMPTS, SAMPLES, UNFINISHED, read_manifest, read_records
+from harness.runs.store import SAMPLES, UNFINISHED, read_manifest, read_records
 from harness.runs.trust import describe_resume
 
 

@@ -16,7 +16,7 @@ from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.core.types import Verdict
-    from harness.runs.agents import AttemptContext
+    from harness.runs.agents.agent import AttemptContext
     from harness.runs.settings import RunConfig
 
 

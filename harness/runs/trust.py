@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import definition_of
+from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import drop_option_effects, list_option_effects
 from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError
@@ -25,9 +25,9 @@ from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import choose_endpoint
 from harness.runs.agents import is_built_in
-from harness.runs.config import RunConfig
 from harness.runs.model_access import find_judge
 from harness.runs.recorded_steps import describe_untaken, drop_excess, find_excess, list_untaken
+from harness.runs.settings import RunConfig
 
 # The key of a signature in a manifest.
 SIGNATURE = "signature"

@@ -46,12 +46,12 @@ from harness.sandbox.results import (
     encode_stdin,
     read_exec_result,
 )
+from harness.sandbox.snapshots import Snapshot, take_snapshot
 from harness.sandbox.streaming import OutputStream, Terminal, open_output, open_terminal
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put
-    from harness.sandbox.snapshots import Snapshot
 
 HELLO_SECONDS = 60.0
 # The guest enforces limits itself. The host waits this much longer before it ends the sandbox from outside.
@@ -434,8 +434,6 @@ class Sandbox:
         It has no processes. Raises UsageError if the agent can write elsewhere than to folders in memory, or
         the files have more than 64 MiB, and SandboxError.
         """
-        from harness.sandbox.snapshots import take_snapshot  # it imports this module
-
         if self._spec.writable_root:
             raise UsageError(
                 "a snapshot has files of folders in memory alone, and this root file system can be written"

@@ -12,14 +12,16 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import UsageError
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.layout import HOME
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from harness.sandbox.sandbox import Sandbox
 
 # One request must carry an archive into a sandbox.
 MAX_ARCHIVE_BYTES = MAX_BODY_BYTES - (1 << 16)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
-    from harness.benchmarks import Benchmark
+    from harness.benchmarks.benchmark import Benchmark
     from harness.service.operations import OperationRoute
     from harness.service.service import Service
 

@@ -27,7 +27,7 @@ from harness.core.errors import EngineUnavailableError, ImageMissingError, Sandb
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, Cause, Fate, SandboxSpec
 from harness.sandbox.failures import SandboxOutOfMemory
-from harness.sandbox.guest.kernel import DEADLINE_CODE
+from harness.sandbox.guest.frames import DEADLINE_CODE
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import Level, check_backend

@@ -20,13 +20,12 @@ from harness.core.types import AttemptRecord, Submission, Task
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.runs.agents import settings_for
-from harness.runs.agents.agent import AttemptContext
-from harness.runs.config import RunConfig
+from harness.runs.agents.agent import AttemptContext, settings_for
 from harness.runs.observer import RunObserver
 from harness.runs.plan import limit_times, plan_attempts
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 
 # The agent's name in the manifest.
 LINTER = "lint"

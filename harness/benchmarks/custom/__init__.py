@@ -6,41 +6,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.core.discovery import find_declared, names_python_file
+from harness.benchmarks.recipe import names_task_folders
+from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_TEXT_BYTES, open_input
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition
-
-SUFFIXES = (".py", ".yaml", ".yml")
-# The files that list task folders.
-SETS = ("dataset.toml", "registry.json")
-
-
-def is_own(name: str) -> bool:
-    """Return whether a benchmark's name is the path of a user's file or of task folders."""
-    return name.lower().endswith(SUFFIXES) or names_task_folders(name)
-
-
-def names_task_folders(name: str) -> bool:
-    """Return whether a benchmark's name is the path of task folders.
-
-    A name without a `/` is one only if such a folder exists and no benchmark of ours has the name.
-    """
-    if name.lower().endswith(SUFFIXES):
-        return False
-    if os.sep in name or name in (".", "..", "~"):
-        return True
-    path = Path(name)
-    if path.name in SETS:
-        return path.is_file()
-    if not path.is_dir():
-        return False
-    from harness.benchmarks.data.task_sets import holds_task, list_children
-
-    known = {each.name for each in find_declared("harness.benchmarks", "BENCHMARKS", name)}
-    return name not in known and (holds_task(path) or (path / SETS[0]).is_file() or bool(list_children(path)))
 
 
 def own_definition(path: Path) -> Definition:

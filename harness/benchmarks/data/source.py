@@ -9,7 +9,8 @@ from pathlib import Path
 
 from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.formats import Table, file_suffix, read_file
-from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, load_hub_rows
+from harness.benchmarks.data.hub import HubDataset, load_hub_rows
+from harness.benchmarks.data.hub_probe import HubUnreachableError
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.splits import SplitFiles
 from harness.benchmarks.data.tree import is_archive

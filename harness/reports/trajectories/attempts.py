@@ -16,10 +16,11 @@ from harness.core.types import AttemptRecord, Status
 from harness.reports.recorded_attempts import read_seconds
 from harness.reports.run_folder import StoredRun
 from harness.reports.trajectories.turns import Part, read_parts
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import read_api, read_model_name
 from harness.runs.run_files import has_run_file, split_nested
 from harness.runs.run_secrets import SecretFilter, list_environment_secrets, list_named_variables
-from harness.runs.store import ATTEMPTS, read_records_at
+from harness.runs.store import read_records_at
 from harness.runs.transcripts import find_transcript, read_entries, read_numbered_entries
 
 # The largest whole number that the int64 of Protocol Buffers holds.

@@ -24,11 +24,12 @@ from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Status
 from harness.reports.figures import count
 from harness.reports.run_list import ListedRun, read_listed_run
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.durations import FinishedCount
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
-from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
+from harness.runs.store import MANIFEST, SUMMARY
 
 # The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4

@@ -9,7 +9,7 @@ from typing import Protocol
 from harness.core.types import AttemptRecord
 from harness.runs.commits import Commits
 from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import RunProgress
 
 

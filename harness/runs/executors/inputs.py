@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.runs.config import RunConfig
 from harness.runs.manifest import hash_definition, hash_samples
 from harness.runs.recorded_run import describe_recording
 from harness.runs.resume import find_agent_hash
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 
 
 @cache

@@ -12,7 +12,7 @@ from harness.host.retries import RunStopped
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.executors.base import Work, group_attempts
 from harness.runs.executors.messages import discard_sandboxes, make_record
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 
 
 class LocalExecutor:

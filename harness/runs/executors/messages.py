@@ -12,7 +12,7 @@ from typing import Any
 from harness.core.types import AttemptRecord
 from harness.runs.attempt import make_attempt
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import build_record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.core.errors import UsageError
 from harness.models.endpoint import Endpoint
-from harness.runs.config import RunConfig
+from harness.runs.settings import RunConfig
 
 _LOCAL_HINT = "leave out --executor, or use: --executor local"
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Task

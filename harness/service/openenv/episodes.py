@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec

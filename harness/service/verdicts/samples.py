@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.hidden_tests import read_submission
 from harness.core.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.core.shield import complete_all

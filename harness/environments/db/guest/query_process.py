@@ -15,7 +15,7 @@ import time
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.signals import SIGCONT, SIGKILL, SIGSTOP
 
-from . import mysql, routine_job
+from . import routine_job, translator
 from .database import prepare, query, rehearse
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class QueryProcess:
         self.user = user
         self._loop = loop
         self._limits = {name: limits[name] for name in LIMITS}
-        self._translates = mysql.has_translator()
+        self._translates = translator.is_loaded()
         self._link, theirs = links.message_pair()
         try:
             self.pid = os.fork()
@@ -68,7 +68,7 @@ class QueryProcess:
         return (
             self._lives
             and user is self.user
-            and self._translates == mysql.has_translator()
+            and self._translates == translator.is_loaded()
             and all(limits[name] == value for name, value in self._limits.items())
         )
 

@@ -47,8 +47,8 @@ from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.runs.agents.agent import settings_for
 from harness.runs.filters import TaskFilters
-from harness.runs.observer import RunObserver
 from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
+from harness.runs.progress import RunObserver
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun

@@ -17,7 +17,7 @@ from harness.core.text import quote_argument
 if TYPE_CHECKING:
     from harness.audit.results import Audit
     from harness.audit.run import AuditPlan
-    from harness.runs.observer import RunObserver
+    from harness.runs.progress import RunObserver
 
 DEFAULT_TASKS = 5
 # The relay of models is attacked by its own suite, as if it were a benchmark.

@@ -23,8 +23,8 @@ from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.runs.manifest import describe_isolation, read_tool_mode
-from harness.runs.observer import RunObserver
 from harness.runs.planned_attempt import list_task_ids
+from harness.runs.progress import RunObserver
 from harness.runs.replayed import describe_difference
 from harness.runs.resume import read_unsound_references
 from harness.runs.retry import Retry, begin_retry, list_remaining
@@ -34,10 +34,10 @@ from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
 from harness.runs.run_starts import NewRun, ResumedRun, RunStart
 from harness.runs.selection import Selection, select
-from harness.runs.server_use import list_absent_servers
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import DEFAULT_AGENT
 from harness.runs.store import read_results
+from harness.runs.usage import list_absent_servers
 
 # The numbers of objects, and of younger collections, that make each generation be collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)

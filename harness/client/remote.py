@@ -35,8 +35,8 @@ from harness.host.local import is_graded_by_text
 from harness.hosts import open_host_sync
 from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
-from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
+from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
 from harness.runs.settings import KEYS, RunConfig
@@ -47,7 +47,7 @@ from harness.sandbox.limits import Limits
 
 if TYPE_CHECKING:
     from harness.api import RunAgent, RunResult
-    from harness.runs.observer import RunObserver
+    from harness.runs.progress import RunObserver
     from harness.runs.settings.keywords import RunOptions
 
 

@@ -35,7 +35,7 @@ from harness.reports.run_values import (
 )
 from harness.reports.transcript_entries import EXCERPT_CHARACTERS, Block, excerpt_transcript, read_prompt
 from harness.runs.manifest import read_model_name
-from harness.runs.run_state import find_state
+from harness.runs.run_names import find_state
 
 TEXT_LIMIT = 4000
 """The most characters of one text."""

@@ -17,8 +17,7 @@ from harness.reports.console import NOTE_LIMIT
 from harness.reports.figures import Tally
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
 from harness.reports.recorded_attempts import describe_stages
-from harness.runs.observer import RunObserver
-from harness.runs.progress import RunProgress
+from harness.runs.progress import RunObserver, RunProgress
 
 if TYPE_CHECKING:
     import pandas

@@ -13,8 +13,7 @@ from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT, is_live
 from harness.reports.figures import Tally, count
 from harness.reports.recorded_attempts import describe_oldest, describe_places, describe_stages
-from harness.runs.observer import RunObserver
-from harness.runs.progress import RunProgress
+from harness.runs.progress import RunObserver, RunProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _LINES_PER_RUN = 10

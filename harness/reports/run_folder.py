@@ -21,8 +21,7 @@ from harness.reports.stored_summary import read_stored_summary
 from harness.runs.attempt_index import ATTEMPTS, AttemptIndex
 from harness.runs.followed_index import read_index
 from harness.runs.run_files import has_run_file, replace_file
-from harness.runs.run_names import is_running
-from harness.runs.run_state import RunState, count_statuses, find_state
+from harness.runs.run_names import RunState, count_statuses, find_state, is_running
 from harness.runs.spending_log import read_spending
 from harness.runs.store import (
     MANIFEST,

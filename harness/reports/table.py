@@ -41,7 +41,7 @@ from harness.reports.recorded_attempts import list_objects
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
-from harness.runs.run_state import count_statuses
+from harness.runs.run_names import count_statuses
 from harness.runs.store import REPORT
 from harness.runs.usage import read_usage, sum_usage
 

@@ -15,8 +15,8 @@ from harness.runs.agents.agent import Agent
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.grading_service import GradingService, grade_at_service
-from harness.runs.observer import RunObserver
 from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import RunObserver
 from harness.runs.transcript_file import KeepsTranscripts
 from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool

@@ -19,8 +19,7 @@ from harness.core.errors import HarnessError
 from harness.core.logger import get_logger
 from harness.core.text import escape_terminal, escape_text, shorten
 from harness.core.types import AttemptRecord, Status
-from harness.runs.observer import RunObserver
-from harness.runs.progress import RunProgress, ShowsProgress
+from harness.runs.progress import RunObserver, RunProgress, ShowsProgress
 from harness.runs.run_files import append_to_run_file
 from harness.runs.run_secrets import SecretFilter
 

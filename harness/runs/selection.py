@@ -20,10 +20,8 @@ from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
 from harness.runs.agents.outside import name_agent, wrap_outside_agent
 from harness.runs.durations import describe_unknown, find_durations
-from harness.runs.executors.ray_support import refuse_unsupported
 from harness.runs.faults import choose_gate_places
 from harness.runs.filters import TaskFilters
-from harness.runs.images_needed import list_images
 from harness.runs.model_access import (
     find_endpoint,
     find_judge,
@@ -52,7 +50,7 @@ from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.shards import select_shard
 from harness.runs.unread import refuse_unread
-from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces
+from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool
@@ -310,3 +308,47 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
+
+
+_LOCAL_HINT = "leave out --executor, or use: --executor local"
+
+
+def refuse_unsupported(
+    config: RunConfig,
+    agent: object,
+    *,
+    endpoint: Endpoint | None,
+    judge: Endpoint | None,
+    is_object: bool = False,
+) -> None:
+    """Raise UsageError if an attempt of the run needs the process of the run itself.
+
+    A model does. Its key must not leave the machine, because every user of a Ray cluster can read its object
+    store. Its budgets, its cache and its adaptive concurrency hold for all attempts together.
+    """
+    if endpoint is not None:
+        raise UsageError(
+            f"--executor ray: agent '{config.agent}' asks a model, and only attempts on this machine can ask "
+            "one, because keys do not leave it",
+            hint=f"{_LOCAL_HINT}; or store the replies as samples, and grade them on Ray",
+        )
+    if judge is not None:
+        raise UsageError(
+            f"--executor ray: benchmark '{config.benchmark}' asks a model as the judge, and only "
+            "attempts on this machine can ask one, because keys do not leave it",
+            hint=_LOCAL_HINT,
+        )
+    if config.mcp_servers:
+        raise UsageError(
+            "--executor ray: MCP servers of the config are programs or addresses of this machine",
+            hint=_LOCAL_HINT,
+        )
+    if is_object:
+        raise UsageError(
+            f"--executor ray: the agent '{config.agent}' is an object of this process",
+            hint="name it by its file or module: agent='FILE.py', agent='module:Name'",
+        )
+    if getattr(agent, "needs_this_machine", False):
+        raise UsageError(
+            f"--executor ray: agent '{config.agent}' acts only on this machine", hint=_LOCAL_HINT
+        )

@@ -21,8 +21,8 @@ from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.runs.agents.agent import AttemptContext, settings_for
-from harness.runs.observer import RunObserver
 from harness.runs.plan import limit_times, plan_attempts
+from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
 from harness.runs.settings import RunConfig

@@ -12,8 +12,8 @@ from harness.audit.results import NO_VERDICT
 from harness.core.errors import UsageError
 from harness.environments.container.target import TaskFolderSetup
 from harness.runs.filters import TaskFilters
-from harness.runs.observer import RunObserver
 from harness.runs.plan import load_configured, select_tasks
+from harness.runs.progress import RunObserver
 from harness.runs.settings import RunConfig
 from harness.runs.shards import list_shard_tasks
 

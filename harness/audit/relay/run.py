@@ -25,7 +25,7 @@ from harness.core.errors import SandboxError
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
-from harness.runs.observer import RunObserver
+from harness.runs.progress import RunObserver
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits

@@ -24,7 +24,7 @@ from harness.reports.figures import (
 )
 from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_folder import StoredRun
-from harness.runs.run_state import count_statuses
+from harness.runs.run_names import count_statuses
 
 _FAILURES, _CATEGORIES = 20, 50
 _TEXT_LIMIT = 160

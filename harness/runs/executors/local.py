@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from harness.core.types import Task
 from harness.host.retries import RunStopped
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.base import Work, group_attempts
+from harness.runs.executors.base import Work, execute_plan, group_attempts
 from harness.runs.executors.messages import discard_sandboxes, make_record
 from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.store import RunStore
 
 
 class LocalExecutor:
@@ -85,3 +86,15 @@ class _Execution:
             await discard_sandboxes(self.settings, planned)
         if not rest and self.settings.model is not None:
             self.settings.model.merger.forget(planned.task.id)
+
+
+async def execute(
+    settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, store: RunStore, concurrency: int
+) -> None:
+    """Make every planned attempt without a stored verdict in this process, and store its record.
+
+    Up to `concurrency` attempts are under way at once. The attempts at one task follow each other if the
+    agent never waits, because they then share one sandbox. Otherwise as `execute_plan`.
+    """
+    executor = LocalExecutor(settings, concurrency)
+    await execute_plan(executor, plan, store=store, observer=settings.observer)

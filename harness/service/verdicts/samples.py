@@ -25,8 +25,8 @@ from harness.core.types import (
 from harness.environments import environment_spec
 from harness.host.episode import TaskSource
 from harness.host.local import LocalHost, is_graded_by_text, require_text_grading
-from harness.runs.images_needed import list_images
 from harness.runs.manifest import hash_definition
+from harness.runs.workspaces import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
 from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources

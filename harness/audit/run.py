@@ -46,7 +46,7 @@ from harness.environments import environment_spec
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.runs.agents.agent import settings_for
-from harness.runs.filters import TaskFilters
+from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
 from harness.runs.progress import RunObserver
 from harness.runs.run import Run, open_run
@@ -54,7 +54,6 @@ from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
 from harness.runs.settings import RunConfig, name_option
-from harness.runs.shards import select_shard
 from harness.runs.store import MANIFEST, read_manifest
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
 from harness.runs.unread import list_unread_isolation

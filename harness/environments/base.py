@@ -27,11 +27,11 @@ from harness.environments.published import LENIENT, PROTOCOLS, Published, Publis
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
     from harness.environments.container.seal import Level
     from harness.models.judge import EnvironmentJudge
+    from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 # Each unknown argument would be a line of the error that the agent sees.
 MAX_ARGUMENTS = 100

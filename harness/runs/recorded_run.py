@@ -30,10 +30,6 @@ from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_steps import (
-    describe_untaken,
-    drop_excess,
-    find_excess,
-    list_untaken,
     read_judgements,
     read_steps,
 )
@@ -44,7 +40,15 @@ from harness.runs.run_names import find_run, is_running
 from harness.runs.settings import KEYS, RunConfig
 from harness.runs.store import read_manifest, read_records_at
 from harness.runs.transcripts import find_transcript
-from harness.runs.trust import describe_resume, explain_unknown, is_signed
+from harness.runs.trust import (
+    describe_resume,
+    describe_untaken,
+    drop_excess,
+    explain_unknown,
+    find_excess,
+    is_signed,
+    list_untaken,
+)
 
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100

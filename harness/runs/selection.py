@@ -21,7 +21,7 @@ from harness.runs.agents.client import CLIENT
 from harness.runs.agents.outside import name_agent, wrap_outside_agent
 from harness.runs.durations import describe_unknown, find_durations
 from harness.runs.faults import choose_gate_places
-from harness.runs.filters import TaskFilters
+from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.model_access import (
     find_endpoint,
     find_judge,
@@ -48,7 +48,6 @@ from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
-from harness.runs.shards import select_shard
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
 from harness.sandbox.backends.base import Backend

@@ -11,11 +11,10 @@ from harness.audit.lint.static import lint_folder
 from harness.audit.results import NO_VERDICT
 from harness.core.errors import UsageError
 from harness.environments.container.target import TaskFolderSetup
-from harness.runs.filters import TaskFilters
+from harness.runs.filters import TaskFilters, list_shard_tasks
 from harness.runs.plan import load_configured, select_tasks
 from harness.runs.progress import RunObserver
 from harness.runs.settings import RunConfig
-from harness.runs.shards import list_shard_tasks
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,8 @@ from harness.sandbox import reaper
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.container import remove, start_container
 from harness.sandbox.backends.docker.engine import PODMAN, EngineFacts, engine_facts
-from harness.sandbox.backends.docker.runtimes import MACHINE_KERNEL
 from harness.sandbox.backends.docker.spec import Joined, holder_config
+from harness.sandbox.backends.hardening import MACHINE_KERNEL
 from harness.sandbox.guest.confinement import NEEDED_VERSION
 from harness.sandbox.guest.frames import FrameError
 from harness.sandbox.limits import Limits

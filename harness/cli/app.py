@@ -11,12 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness import __version__
 from harness.cli.commands import EXAMPLES
 from harness.cli.error_lines import print_error
 from harness.cli.hints import CommandGroup
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.text import quote_argument
+from harness.core.version import __version__
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3

@@ -19,8 +19,8 @@ from harness.core.errors import SandboxError
 from harness.environments.python.client import InputRun, run_calls, run_on_inputs, run_tests
 from harness.environments.python.guest.testing_job import TestJob
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.guest.durations import MOST_PATIENCE
 from harness.sandbox.guest.jobs import BUSY
-from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
 

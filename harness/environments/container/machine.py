@@ -29,7 +29,7 @@ from harness.sandbox.backends.base import (
     NetworkPlace,
     RunsForeignImages,
 )
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.results import ExecResult, read_exec_result

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 

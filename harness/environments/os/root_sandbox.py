@@ -18,7 +18,7 @@ from harness.core.errors import SandboxError, UsageError
 from harness.environments.os.guest.contents import page_order
 from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result

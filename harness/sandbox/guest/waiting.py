@@ -21,15 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Even on the busiest machine, this many times the wall limit is enough. A short limit gets further seconds.
-MOST_PATIENCE = 5
-FURTHER_SECONDS = 10.0
-
-
-def find_longest(wall_seconds: float, times: int = MOST_PATIENCE) -> float:
-    """Return how many seconds it takes to blame the machine for a job that its wall limit has not ended."""
-    return wall_seconds * times + FURTHER_SECONDS
-
 
 class Waiting:
     """The time that a job waits, from now on.

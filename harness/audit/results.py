@@ -17,6 +17,8 @@ from harness.core.types import AttemptRecord, DataSource, Status
 from harness.environments.container.seal import Level
 from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
+# The description of an audit, and its result, in its folder.
+AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # The ends that nothing in an attempt has caused.
 NO_VERDICT = (Status.INFRA_ERROR, Status.CANCELLED)
 

@@ -37,7 +37,7 @@ from harness.audit.forging.suite import (
     build_forging_controls,
     read_levels,
 )
-from harness.audit.results import Audit, AuditedAttempt
+from harness.audit.results import AUDIT, Audit, AuditedAttempt
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
@@ -59,8 +59,6 @@ from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_eff
 from harness.runs.unread import list_unread_isolation
 from harness.sandbox.limits import Limits
 
-# The description of an audit, and its result, in its folder.
-AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # The settings that only task folders read.
 _OF_FOLDERS = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
 # Only programs run under these limits, because an environment and its reference need the usual ones. An

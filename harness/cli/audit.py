@@ -90,8 +90,8 @@ def audit(
     """
     import sys
 
-    from harness.audit.results import write_audit
-    from harness.audit.run import AUDIT_RESULTS, make_audit_folder, plan_audit, plan_resumed_audit
+    from harness.audit.results import AUDIT_RESULTS, write_audit
+    from harness.audit.run import make_audit_folder, plan_audit, plan_resumed_audit
     from harness.cli.carry_out import check_results_path
     from harness.core.errors import UsageError
     from harness.reports.audit import conclude, print_audit

@@ -15,7 +15,7 @@ from e2e.command_line import ForkServer, Harness, RunFolder, wait_until
 from effort import THOROUGH
 
 from harness.audit.attack import Attack, Kind
-from harness.audit.run import AUDIT_RESULTS
+from harness.audit.results import AUDIT_RESULTS
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Task

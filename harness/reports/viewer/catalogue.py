@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.audit.results import NO_VERDICT
-from harness.audit.run import AUDIT, AUDIT_RESULTS
+from harness.audit.results import AUDIT, AUDIT_RESULTS, NO_VERDICT
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json

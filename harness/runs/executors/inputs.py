@@ -1,37 +1,25 @@
-"""The inputs of a run as hashes, by which a node shows that it would make the very same attempts."""
+"""The inputs of a run as hashes. They show that a node would make the very same attempts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.runs.manifest import hash_definition, hash_samples
 from harness.runs.recorded_run import describe_recording
 from harness.runs.resume import find_agent_hash
-from harness.runs.selection import Selection
 from harness.runs.settings import RunConfig
 
-
-@cache
-def hash_code() -> str:
-    """Return the SHA-256 (hex) of all Python files of this package, by their paths."""
-    root = Path(__file__).parents[2]
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"\0{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
+if TYPE_CHECKING:
+    from harness.runs.selection import Selection
 
 
 def hash_inputs(selection: Selection) -> dict[str, str | None]:
     """Return the SHA-256 (hex) of each input of a run by its name, None for one that the run lacks.
 
-    The order is that in which a difference explains the later ones. Raises UsageError for a file that cannot
+    A difference explains the later ones in this order. Raises UsageError for a file that cannot
     be read.
     """
     recording = describe_recording(selection.recording)

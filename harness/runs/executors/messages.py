@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import hashlib
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from harness.core.types import AttemptRecord
-from harness.runs.attempt import make_attempt
-from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.planned_attempt import PlannedAttempt
-from harness.runs.progress import ActiveAttempt, Stage
-from harness.runs.records import build_record
+from harness.runs.progress import Stage
+
+
+@cache
+def hash_code() -> str:
+    """Return the SHA-256 (hex) of all Python files of this package, by their paths."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +35,7 @@ class NodeFacts:
     # The SHA-256 of the package's code.
     code_sha256: str
     cores: int
-    # The id by which an engine names itself, None if the run needs no engine.
+    # The engine's own id, None if the run needs no engine.
     engine_id: str | None
 
 
@@ -40,7 +50,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
+    """Everything that a node needs to prepare for the attempts of a run. It has no key of a model."""
 
     run_id: str
     # The config as JSON.
@@ -53,7 +63,7 @@ class NodeSpec:
     images: Mapping[str, ImageContent]
     # How long the node waits for its engine when that stops responding.
     wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
+    # The run stops if the agent cannot start in this many first attempts.
     start_tries: int
 
 
@@ -162,28 +172,3 @@ class LeaseBook:
         if not self._open:
             self._done.set()
             self._changed.set()
-
-
-async def make_record(
-    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
-) -> AttemptRecord:
-    """Make an attempt and return its record, which nobody has stored yet.
-
-    `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
-    """
-    started_at, started = time.time(), time.monotonic()
-    outcome = await make_attempt(settings, planned, active)
-    return build_record(
-        planned,
-        settings.benchmark.references[planned.task.id],
-        settings.benchmark.add_metrics(outcome.verdict),
-        submission=outcome.submission,
-        duration_seconds=time.monotonic() - started,
-        started_at=started_at,
-    )
-
-
-async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
-    """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
-    settings.pool.discard(settings.key(planned))
-    settings.pool.discard(settings.acting_key(planned))

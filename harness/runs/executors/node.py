@@ -23,7 +23,8 @@ from harness.core.version import __version__
 from harness.host.engine import remove_dead_containers
 from harness.host.retries import RunStopped, RunStoppedError
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.inputs import find_difference, hash_code, hash_inputs, read_config
+from harness.runs.executors.inputs import find_difference, hash_inputs, read_config
+from harness.runs.executors.local import discard_sandboxes, make_record
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -32,8 +33,7 @@ from harness.runs.executors.messages import (
     Refusal,
     Report,
     Stop,
-    discard_sandboxes,
-    make_record,
+    hash_code,
 )
 from harness.runs.faults import Faults, choose_concurrency
 from harness.runs.planned_attempt import PlannedAttempt
@@ -310,7 +310,7 @@ class Node(EngineNode):
         )
 
     def _select(self, spec: NodeSpec) -> Selection:
-        """Return the selection of the run. Raises UsageError if it is not that of the run."""
+        """Return the selection of the run. Raises UsageError if this node selects something else."""
         config = read_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
@@ -340,7 +340,7 @@ class Node(EngineNode):
         except RunStopped:
             return None, _describe_stop(stopped)
         except HarnessError as error:
-            # The disk of the node is full, which is no fault of the attempt.
+            # The disk of the node is full, which is not the attempt's fault.
             return None, Stop(error.message, error.hint, of_machine=True)
         if stopped is not None and stopped.of_machine and record.status is Status.INFRA_ERROR:
             # Another node makes the attempt.

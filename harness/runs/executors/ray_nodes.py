@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from harness.core.errors import HarnessError, SandboxError
 from harness.core.version import __version__
 from harness.host.retries import RunStoppedError
-from harness.runs.executors.inputs import hash_code
-from harness.runs.executors.messages import ImageContent, NodeFacts, Refusal
+from harness.runs.executors.messages import ImageContent, NodeFacts, Refusal, hash_code
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.reaper import namespace
 
@@ -114,7 +113,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """The work for which nodes are opened."""
+    """The work that nodes are opened for."""
 
     # The class of the actor, which gets no arguments.
     actor: type[EngineNode]

@@ -42,7 +42,14 @@ from harness.environments.container import (
 from harness.environments.container.environment import ContainerEnvironment, open_container, read_folder
 from harness.environments.container.proxied import run as proxied
 from harness.environments.container.seal import LEVELS, Level
-from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
+from harness.environments.container.target import (
+    NUMBERED,
+    SAME_PROCESS,
+    SEAL_NUMBER,
+    UNPROVEN,
+    TaskFolderSetup,
+    TaskFolderTarget,
+)
 
 if TYPE_CHECKING:
     from harness.environments.container.task_folder import TaskFolder
@@ -51,11 +58,6 @@ if TYPE_CHECKING:
 # verifier gets artifacts alone.
 SEPARATE: tuple[Level, ...] = ("artifacts",)
 TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("attached",), ("live",))
-# The metric that a run sums up, which is a number: from 1, the place in this list.
-SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
-NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
-# The metric of a task whose tests run code of the agent in their own process.
-SAME_PROCESS = "same_process"
 # The metric of a task whose tests compare objects of the agent's own classes, which decide that themselves.
 WEAK_TESTS = "weak_tests"
 _COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__")

@@ -17,7 +17,7 @@ from harness.models.endpoint import ConcurrencyBounds
 
 SHRINK_FACTOR = 0.8
 GROWTH_FACTOR = 1.05
-# All 429 replies within this time belong to one spell. The server gets time to recover after it.
+# All 429 replies within this time belong to one spell, after which the server gets time to recover.
 COOL_DOWN_SECONDS = 15.0
 
 

@@ -185,7 +185,7 @@ class ModelSession:
         return self._counts.metrics() if self._counts.requests or self._counts.cached else {}
 
     def continue_counts(self, earlier: ModelSession) -> None:
-        """Count and charge further requests together with an earlier session's."""
+        """Count and charge further requests together with those of an earlier session."""
         self._spending, self._counts = earlier._spending, earlier._counts
 
     @contextlib.asynccontextmanager
@@ -372,7 +372,7 @@ class ModelSession:
     def _note_failure(self, *, keeps_budget: bool = False) -> Iterator[None]:
         """Keep in `failure` whether a request has failed without the agent's fault.
 
-        With `keeps_budget`, a budget of the attempt that is used up is also kept, because no agent of ours
+        With `keeps_budget`, a budget of the attempt that is used up is kept, too, because no agent of ours
         has got the exception.
         """
         try:

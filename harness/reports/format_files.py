@@ -1,4 +1,4 @@
-"""Find the formats of a report. Each is one file in a folder."""
+"""Find the formats of a report, each of which is one file in a folder."""
 
 from __future__ import annotations
 

@@ -55,5 +55,5 @@ class KnownTasks:
 
 
 def _reduce(text: str) -> str:
-    """Return a text whose space is all alike, because projects strip it differently."""
+    """Return a text in which all space is alike, because projects strip it differently."""
     return " ".join(text.split())

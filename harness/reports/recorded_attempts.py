@@ -1,4 +1,4 @@
-"""The place of each attempt in `attempts.jsonl`, and how long attempts were under way."""
+"""The place of each attempt in `attempts.jsonl`, and the time in which attempts were under way."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def list_offsets(found: AttemptIndex, manifest: Mapping[str, Any]) -> Sequence[i
 
 
 class WallTime:
-    """How long at least one attempt was under way, for a run that has not recorded it."""
+    """The time in which at least one attempt was under way, for a run that has not recorded its own."""
 
     def __init__(self) -> None:
         self._starts = array("d")
@@ -98,17 +98,17 @@ def read_text(value: Any) -> str:
 
 
 def list_objects(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, and nothing for a value that is not a list."""
+    """Return the objects in a list, none for a value that is no list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 
 def read_seconds(value: Any) -> float | None:
-    """Return a time or a duration in seconds, None for a value that is neither."""
+    """Return a time or a duration in seconds, None for a value that is none."""
     return float(value) if type(value) in (int, float) and 0 <= value < _LATEST else None
 
 
 def read_count(value: Any) -> int | None:
-    """Return a number of things, None for a value that is not a number."""
+    """Return a number of things, None for a value that is none."""
     return value if type(value) is int and 0 <= value < _MOST_COUNT else None
 
 

@@ -127,7 +127,7 @@ def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
     """
     found: AttemptRecord | None = None
     path = folder / ATTEMPTS
-    # Few of perhaps a million lines hold the id in the form that we write.
+    # Few of perhaps a million lines hold the id in the form in which we write it.
     written = json.dumps(task_id).encode("ascii")
     for record, _ in read_records(path, whole=True, containing=written):
         if (record.task_id, record.attempt) == (task_id, attempt):
@@ -187,7 +187,7 @@ class _Planned(TypedDict):
 
 
 class _UnfinishedManifest(BaseModel):
-    """The fields of a manifest that the summary of an unfinished run is computed from."""
+    """The fields of a manifest from which the summary of an unfinished run is computed."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 

@@ -193,7 +193,7 @@ _COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 def read_stored_summary(folder: Path) -> tuple[dict[str, Any], StoredSummary]:
     """Return the summary of a run folder as plain data and as a model.
 
-    An earlier version's rate, which counted the first attempts alone, is computed anew from the records.
+    The rate of an earlier version, which was that of the first attempts, is computed anew from the records.
     Raises UsageError if the summary cannot be read.
     """
     path = folder / SUMMARY

@@ -55,7 +55,7 @@ class Block:
     name: str = ""
     # The id that joins a call with its result.
     id: str = ""
-    # The words before the text, which the page shows as a heading.
+    # The words before the text, of which the page makes a heading.
     label: str = ""
 
 

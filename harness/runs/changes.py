@@ -49,7 +49,7 @@ def accept_changes(
     describe: Callable[[str, str, str], str],
     hints: Mapping[str, str],
 ) -> list[Change]:
-    """Return the changes. The user has accepted all of them.
+    """Return the changes, all of which the user has accepted.
 
     Args:
         changes: the changes that were found.

@@ -158,7 +158,7 @@ def _read_results(
 ) -> tuple[dict[tuple[str, int], StoredResult], float, bool, dict[str, str]]:
     """Return the last result of each attempt, the seconds of all, whether scores are partial, and clusters.
 
-    The seconds and the scores cover only the tasks in `only`.
+    The seconds and the scores are those of the tasks in `only`.
     """
     path = folder / ATTEMPTS
     results: dict[tuple[str, int], StoredResult] = {}

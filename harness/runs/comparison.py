@@ -343,7 +343,7 @@ def _find_mean(values: Sequence[Fraction]) -> Fraction:
 
 
 def _sum(shares: Iterable[Fraction]) -> Fraction:
-    """Return the sum of many fractions with few different values."""
+    """Return the sum of many fractions, of which few are different."""
     return sum((share * number for share, number in Counter(shares).items()), Fraction())
 
 

@@ -104,7 +104,7 @@ def read_section(path: Path | None, key: str) -> dict[str, Any]:
 def _make_absolute(path: str | None) -> str | None:
     """Return a path that stays valid if the run is resumed from another folder.
 
-    The name of a data source is not a path, so it stays as it is.
+    The name of a data source, which is no path, stays as it is.
     """
     if not path or path in ("hub", "bundled", "-") or not os.path.exists(path):
         return path

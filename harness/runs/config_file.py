@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The values of a config file over the values of the files that it extends, and their places."""
+    """The values of a config file over those of the files that it extends, and where they stand."""
 
     path: Path
     values: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The JSON schema of a config file, for editors that complete and check its keys."""
+"""The JSON schema of a config file, by which editors complete and check its keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The durations of tasks in an earlier run, so that a plan starts the longest tasks first."""
+"""The durations of tasks in an earlier run, by which a plan starts the longest tasks first."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def describe_unknown(
         notify(f"tasks without a known duration, which start first: {len(unknown):,} of {len(tasks):,}")
 
 
-# `json.dumps` writes it before every text of the agent, and escapes the quotes in such a text.
+# `json.dumps` writes it before every text of the agent, in which quotes are escaped.
 _STATUS = b'"status": "'
 _SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
 _NAMES = {status.value.encode(): status for status in Status}

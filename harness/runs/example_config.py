@@ -1,4 +1,4 @@
-"""An example of a config for a benchmark and an agent, with comments that explain every key."""
+"""An example of a config for a benchmark and an agent, in which comments explain every key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_example_config(definition: Definition, agent: str, *, benchmark: str, 
     Args:
         definition: the benchmark.
         agent: the name of a built-in agent.
-        benchmark: the name or the path that the user calls the benchmark by.
+        benchmark: the name or the path by which the user calls the benchmark.
         file: the name of the file, which the comments show.
 
     Raises:

@@ -22,7 +22,7 @@ class ServiceFacts:
     """The facts about a service that a run writes into its manifest. They name no address and no token."""
 
     harness_version: str
-    # The SHA-256 over everything that decides verdicts on the benchmark.
+    # The SHA-256 over all on which verdicts on the benchmark depend.
     revision: str
     # The engine, the runtime and the images of the service.
     backend: BackendFacts
@@ -51,7 +51,7 @@ class GradingService(Protocol):
             on_begin: is called when the submission is sent.
 
         Raises:
-            SandboxError: for a fault of the service, if another try may succeed.
+            SandboxError: for a fault of the service, after which another try may succeed.
             RunStoppedError: if no further submission can be graded.
         """
 

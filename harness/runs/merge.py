@@ -161,8 +161,8 @@ def open_merged_run(
     Args:
         folders: the run folders of the shards, in any order.
         output_dir: the folder of the new run folder.
-        data: the place of the data if the shards name another.
-        accepted: the fields of the manifests that may differ between the shards.
+        data: the place of the data if it is not that of the shards.
+        accepted: the fields of the manifests in which the shards may differ.
         allow_unfinished: whether shards and attempts may be missing, which then count as cancelled.
         is_trusted: whether the user has accepted what unknown folders would run.
         notify: shows a message to the user.
@@ -238,7 +238,7 @@ def _merge(
             None if config.model is None else choose_endpoint(config.model, config.base_url, config.endpoints)
         )
         selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
-        # The shards ran side by side, so the run took as long as the longest one.
+        # The shards ran side by side, so the longest one stands for the run.
         seconds = max(read_duration(shard.folder) for shard in shards)
         run = Run(selection, store, RunEngine(), manifest, seconds, read_spending(store.folder))
         run.write_summary()
@@ -280,7 +280,7 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 
 
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
-    """Return the benchmark of the run. Raises UsageError if the shards had other data."""
+    """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
     replay = shard.manifest.get("replay")
     categories = replay["categories"] if isinstance(replay, dict) else None
     benchmark = load_configured(config, notify=notify, categories=categories)

@@ -1,4 +1,4 @@
-"""The manifest of a merged run, from the manifests of its shards."""
+"""The manifest of a merged run, from those of its shards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.runs.manifest import REPEATED, SUPERSEDED_VERDICTS, TOOL_MODE
 from harness.runs.settings import KEYS
 from harness.runs.trust import SIGNATURE
 
-# The key of a manifest with the facts about the shards of a merged run.
+# The key of a manifest with the facts about the shards of which a run was merged.
 MERGED = "merged_from"
 # The fields that hold a value for each environment or task, and a shard has only some of them.
 _PARTIAL = (
@@ -38,11 +38,11 @@ _KEPT_OF_SHARD = ("run_id", "started_at", "host")
 def merge_manifests(
     shards: Sequence[tuple[Path, Mapping[str, Any]]], accepted: Collection[str]
 ) -> dict[str, Any]:
-    """Return the manifest of the merged run, as a run without shards has it, with `merged_from` in addition.
+    """Return the manifest of the merged run, as that of a run without shards, with `merged_from` in addition.
 
     Args:
         shards: the folder and the manifest of each shard, in the order of the shards.
-        accepted: the fields that may differ between the shards. The first shard's values count.
+        accepted: the fields in which the shards may differ. Then those of the first shard count.
 
     Raises:
         UsageError: for a field that differs, with both values and the option that accepts them.
@@ -99,7 +99,7 @@ def _find_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> It
 
 
 def _select_compared(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that must be equal in all shards."""
+    """Return the fields in which all shards must agree."""
     compared = {name: value for name, value in manifest.items() if name not in _OWN and name != MERGED}
     compared["data"] = {"sha256": manifest["data"]["sha256"]}
     config = {

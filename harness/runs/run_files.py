@@ -76,7 +76,7 @@ def hash_run_file(folder: Path, name: str, *, max_bytes: int) -> str:
 
 
 def has_run_file(folder: Path, name: str) -> bool:
-    """Return whether a run folder has this name. It may name a link, which no function here opens."""
+    """Return whether a run folder has this name. It may be that of a link, which no function here opens."""
     return os.path.lexists(folder / name)
 
 

@@ -161,7 +161,7 @@ def open_run_log(folder: Path, secrets: SecretFilter, notify: Callable[[str], No
 def _belongs_to(record: logging.LogRecord, log: RunLog) -> bool:
     """Return whether a record is of this run.
 
-    Threads that a library starts know no run. Only harness's records are taken from them, because the
+    Threads that a library starts know no run. Of their records only those of harness are taken, because the
     others may be of the program that has called harness.
     """
     current = _CURRENT.get()

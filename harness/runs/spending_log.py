@@ -116,7 +116,7 @@ def copy_spending(sources: Iterable[Path], folder: Path) -> None:
                 open_run_file(source, SPENDING, max_bytes=MAX_ATTEMPTS_BYTES) as stream,
                 os.fdopen(append_to_run_file(folder, SPENDING), "ab") as file,
             ):
-                # A line that is not a request could be a hole of a sparse file, without end.
+                # A line that is no request could be a hole of a sparse file, without end.
                 file.writelines(
                     line
                     for _, line in read_whole_lines(stream, source / SPENDING)
@@ -130,13 +130,13 @@ def copy_spending(sources: Iterable[Path], folder: Path) -> None:
 
 
 def _read_lines(file: BufferedReader) -> Iterator[bytes]:
-    """Yield each line. A very long one, which is not a request, comes in parts."""
+    """Yield each line. A very long one, which is no request, comes in parts."""
     while line := file.readline(MAX_LINE_BYTES):
         yield line
 
 
 def _read_request(line: bytes) -> dict[str, Any] | None:
-    """Return the values of a line, None if it is not a request."""
+    """Return the values of a line, None if it is no request."""
     try:
         values = parse_json(line)
     except ValueError:  # a kill or a full disk has cut the line

@@ -35,7 +35,7 @@ class KeepsTranscripts(Protocol):
     """Keeps the transcripts of attempts, as a run folder does."""
 
     def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
-        """Return the transcript of an attempt that begins. It replaces the transcript of an earlier try."""
+        """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
 
 
 def begin_transcript(kept: KeepsTranscripts, task: Task, attempt: int) -> Transcript:

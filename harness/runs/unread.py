@@ -64,7 +64,7 @@ def locate_unread(path: Path | None, overrides: Collection[str]) -> Iterator[Non
 
     Args:
         path: the config file, None for a run without one.
-        overrides: the keys whose values come from the command line.
+        overrides: the keys whose values are those of the command line.
     """
     try:
         yield

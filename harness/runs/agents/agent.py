@@ -21,7 +21,7 @@ from harness.runs.settings import KEYS
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording
 
-# The config keys of the model. All of them apply to the session that an agent gets if it reads `model`.
+# The config keys of the model. An agent that reads `model` gets a session, to which all of them apply.
 MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
 # The config keys that an agent may or may not read.
 AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
@@ -96,7 +96,7 @@ class WorkspaceNeeds:
     agent_image: str | None = None
     # Whether programs reach the host through `Workspace.relay`.
     relays: bool = False
-    # Whether it is another sandbox than the environment's, even if agents run programs there.
+    # Whether it is another sandbox than that of the environment even if agents run programs there.
     is_apart: bool = False
 
 
@@ -183,7 +183,7 @@ class MeasuresAttempts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The settings that build an agent. They contain no references."""
+    """The settings from which an agent is built. They contain no references."""
 
     tasks: tuple[Task, ...]
     # Turns a text into the submission for a task. The second argument is the kind of the text, as in samples
@@ -193,7 +193,7 @@ class AgentSettings:
     samples: Path | None = None
     # The first message of each conversation with a model.
     system_prompt: str | None = None
-    # The additions of the user's MCP servers to the prompt, which `system_prompt` holds as well.
+    # The additions of the user's MCP servers to the prompt, which `system_prompt` holds, too.
     server_prompts: tuple[str, ...] = ()
     # The run whose attempts the agent does again.
     recording: Recording | None = None

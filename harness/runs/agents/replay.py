@@ -1,6 +1,6 @@
 """The agent `replay`, which does the recorded actions of a run again and compares the observations.
 
-It asks no model. An observation is equal if its text and its refusal are exactly as in the recorded run.
+It asks no model. An observation is equal if its text and its refusal are exactly those of the recorded run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Replay:
     """Does the recorded actions of a run again, and names the first difference in each attempt."""
 
     reads = frozenset({"replay_from"})
-    # Neither a model nor a judge is asked, because the recorded replies replace theirs.
+    # Neither a model nor a judge is asked, because the recorded replies stand for theirs.
     waits = False
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -84,7 +84,7 @@ class Replay:
             # A long observation is read on a thread, because other attempts would wait.
             while (step := await complete(asyncio.to_thread(read_step))) is not None:
                 if isinstance(step, RecordedCall) and step.is_foreign:
-                    # The server may answer otherwise now, and it is not part of the environment.
+                    # The server may answer otherwise now, and it is no part of the environment.
                     entry: dict[str, Any] | None = {"kind": "not_repeated", "round": step.round}
                 else:
                     entry = await _do(step, environment, comparison)
@@ -175,7 +175,7 @@ async def _do(
         raise
     if step.ended is None:
         return comparison.compare(step, observation)
-    # The recorded agent's time was over, or the agent gave up waiting. Neither is part of the environment.
+    # The recorded agent's time was over, or the agent gave up waiting. Both are no part of the environment.
     if step.ended in ("CancelledError", "TimeoutError"):
         return None
     return comparison.note(step, observation)

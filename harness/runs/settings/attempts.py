@@ -18,7 +18,7 @@ MIN_TIMEOUT_SECONDS = 180
 MAX_TIMEOUT_SECONDS = 600
 MAX_TASK_SECONDS = 24 * 3600
 """The longest wall limit of a task that sets its own."""
-# The reader of YAML also refuses integers beyond this bound.
+# The reader of YAML refuses integers beyond this bound, too.
 MAX_SEED = 2**63
 ExecutorName = Literal["local", "ray"]
 # The members of harness.benchmarks.replies.CodeRule, whose import takes long.

@@ -42,7 +42,7 @@ _QUOTES = frozenset("`'\"")
 _CODE_LABELS = frozenset(
     {"", "json", "xml", "text", "tool_code", "tool_call", "tool_calls", "tool", "tool_use"}
 )
-# A reply with more marks is not a list of calls.
+# A reply with more marks is no list of calls.
 _MAX_MARKS = 100
 
 
@@ -159,7 +159,7 @@ class FormatError:
 
 
 class ActionFormat(Protocol):
-    """The form of a model's calls of tools."""
+    """The form in which a model calls tools."""
 
     def describe_tools(self, environment: AgentEnvironment) -> tuple[str, tuple[ToolSchema, ...]]:
         """Return instructions to put after the task ("" for none), and the tools to send with requests."""
@@ -174,7 +174,7 @@ class ActionFormat(Protocol):
 class NativeCalls:
     """Calls by the protocol of the API.
 
-    A call that the model wrote into its text counts as well. A server whose parser misses some of its model's
+    A call that the model wrote into its text counts, too. A server whose parser misses some of its model's
     calls returns them so.
     """
 
@@ -222,7 +222,7 @@ class TextCalls:
     def read(self, choice: Choice, environment: AgentEnvironment) -> list[Action | FormatError]:
         read = environment.text_protocol.read(choice.message.text)
         if isinstance(read, TextCall):
-            # A command whose end the server cut off may mean something else, so it is not run.
+            # A command of which the server cut off the end may mean something else, so it is not run.
             if choice.finish is Finish.LENGTH and not read.is_complete:
                 return [_explain_missing_call(choice, read.advice)]
             return [Action(read.tool, read.arguments, read)]
@@ -245,7 +245,7 @@ def show_observation(observation: Observation) -> str:
 
 
 def explain_missing_answer(choice: Choice) -> FormatError | None:
-    """Return why a reply is not an answer to a task, None if it is one."""
+    """Return why a reply is no answer to a task, None if it is one."""
     if choice.finish is Finish.REFUSAL:
         return FormatError("refusal", f"You declined: {choice.refusal}. Answer the task.")
     if choice.message.text.strip():

@@ -74,7 +74,7 @@ class CommandAgent:
     # So that every program finds the tool `submit`.
     needs_environment = True
     needs_this_machine = True
-    # The settings of a public agent. The config's settings override them.
+    # The settings of a public agent, which those of the config override.
     defaults: ClassVar[CommandSettings] = CommandSettings()
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -247,7 +247,7 @@ class CommandAgent:
 
 
 def override(defaults: CommandSettings, given: CommandSettings) -> CommandSettings:
-    """Return the settings of a public agent, replaced where the config sets its own."""
+    """Return settings in which those that the config sets replace those of a public agent."""
     set_values = given.model_dump(exclude_unset=True)
     if "env" in set_values:
         set_values["env"] = {**defaults.env, **set_values["env"]}

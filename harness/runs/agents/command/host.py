@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 READ_BYTES = 1 << 16
-# How long the last output may take to arrive.
+# The time in which the last output arrives.
 OUTPUT_SECONDS = 2.0
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # Only these variables of the harness reach every program on the host.
@@ -38,7 +38,7 @@ INHERITED = ("LANG", "LC_ALL", "TZ")
 
 
 def find_host_path() -> str:
-    """Return the PATH that finds programs on the host."""
+    """Return the PATH on which programs on the host are looked up."""
     return os.environ.get("PATH", DEFAULT_PATH)
 
 
@@ -78,7 +78,7 @@ def require_variables(names: Sequence[str]) -> None:
 
 
 class HostPlace:
-    """A temporary folder on the host, where a program starts."""
+    """A temporary folder on the host, in which a program starts."""
 
     def __init__(self, folder: ProgramFolder, pass_env: Sequence[str]) -> None:
         self.is_in_task = False
@@ -149,7 +149,7 @@ class HostPlace:
                 try:
                     async with asyncio.timeout(seconds):
                         end = await program.wait()
-                    # A process outside of the tree, such as a service, may hold an output open.
+                    # A process outside of the tree, such as that of a service, may hold an output open.
                     await asyncio.wait(reading, timeout=OUTPUT_SECONDS)
                 finally:
                     for task in reading:

@@ -39,7 +39,7 @@ mv -f {file}.new {file}
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses where a program reaches the host, and the token that it shows there."""
+    """The addresses at which a program reaches the host, and the token that it shows there."""
 
     # Such as http://127.0.0.1:4711, without a path.
     url: str
@@ -157,7 +157,7 @@ def make_environment(
         "HARNESS_SUBMISSION_FILE": f"{scratch}/{SUBMISSION_FILE}",
         "HARNESS_MCP_URL": f"{endpoints.url}/mcp",
         "HARNESS_MCP_TOKEN": endpoints.token,
-        # The settings and caches of a program are not part of the task.
+        # The settings and caches of a program are no part of the task.
         "XDG_CONFIG_HOME": f"{scratch}/config",
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "XDG_DATA_HOME": f"{scratch}/data",

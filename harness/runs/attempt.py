@@ -106,7 +106,7 @@ class _Attempt:
                 attempt = await self._open(stack)
                 verdict = await (self._act_and_grade(attempt) if acts else self._answer_and_grade(attempt))
         except SandboxError as error:
-            # The verdict holds even if the sandbox cannot be removed. A retry would be a second chance.
+            # The verdict stands although the sandbox cannot be removed: a retry would be a second chance.
             if verdict is None:
                 raise
             self._settings.observer.note(f"{self._task.id}: {error.message}")

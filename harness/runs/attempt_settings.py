@@ -40,7 +40,7 @@ class AttemptSettings:
     # Applies once to the agent's work in one attempt, and once to its grading. None stands for the default of
     # the environment.
     timeout_seconds: float | None
-    # The number of tool calls in an attempt. None means the default of the task or its environment.
+    # The number of tool calls in an attempt. None stands for the default of the task or its environment.
     turns: int | None = None
     # The attempts that share a sandbox for grading.
     isolation: Isolation = "task"
@@ -85,7 +85,7 @@ class AttemptSettings:
 
     def acting_key(self, planned: PlannedAttempt) -> Hashable:
         """Return the key of the sandboxes where agents of several attempts may act, None if none may."""
-        # A sandbox for one attempt alone needs no second one for the reference.
+        # A sandbox for one attempt alone needs no second one in which the reference runs.
         return None if self.is_isolated or not self.repeats else ("acting", planned.task.id)
 
     async def grade(

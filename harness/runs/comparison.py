@@ -100,7 +100,7 @@ class Comparison:
     unnamed_tasks: int
     # The tasks that were left out because a run lacks them, None if no task may be left out.
     left_out_tasks: int | None
-    # The rate of the candidate less the rate of the baseline, and its 95 % interval.
+    # The rate of the candidate less that of the baseline, and its 95 % interval.
     difference: float
     interval: tuple[float, float]
     # The units that the bootstrap draws, and their name: `task`, or the field that clusters the tasks.
@@ -159,12 +159,12 @@ def compare_runs(
         baseline: the folders of the runs to compare with. The first decides which tasks were gained and lost.
         candidate: the folders of the runs that are compared with them.
         only_common_tasks: whether to leave out the tasks that a run has no attempt at. Otherwise they count
-            as failed there. All figures then cover only the tasks that are left.
+            as failed there. All figures are then those of the tasks that are left.
         cluster_by: the field whose values cluster the tasks: `category`, or the field that clustered the
             tasks of all runs. None for this field, and for the tasks themselves without it.
         resamples: the number of resamples for the intervals.
         seed: the seed of the resamples.
-        regression_threshold: the fall of the rate, from 0 to 1, that is not a regression yet.
+        regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
         accept: `grading_version` to compare runs whose verdicts come from different gradings.
 
     Raises:
@@ -261,7 +261,7 @@ def _keep_common_tasks(
 
 
 def _split_numbers(task_id: str) -> tuple[list[str], list[tuple[int, str]], str]:
-    """Return a key that sorts x/2 before x/10."""
+    """Return a key by which x/2 comes before x/10."""
     found = _NUMBER.split(task_id)
     # The digits are compared as texts, because an id may have more of them than `int` takes.
     digits = [number.lstrip("0") for number in found[1::2]]
@@ -282,7 +282,7 @@ def _require_range(name: str, value: float, low: float, high: float) -> None:
 
 
 def _require_distinct(folders: Sequence[Path]) -> None:
-    """Raise UsageError for a folder that is named twice, because a run does not repeat itself."""
+    """Raise UsageError for a folder that is named twice, because a run is no repetition of itself."""
     named: set[Path] = set()
     for folder in folders:
         if folder.resolve() in named:

@@ -154,7 +154,7 @@ def describe_conditions(
 
 
 def describe_start(manifest: Mapping[str, Any], folder: Path, *, is_resumed: bool) -> str:
-    """Return the first line of a run's log."""
+    """Return the line with which the log of a run begins."""
     data, model = manifest["data"], manifest["config"].get("model")
     return (
         f"harness {__version__} {'resumes' if is_resumed else 'starts'} run {manifest['run_id']}: "
@@ -187,7 +187,7 @@ def read_api(config: Mapping[str, Any]) -> str:
 
 
 def _find_endpoint(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the endpoint of a recorded config's model, {} if the model does not name one."""
+    """Return the endpoint of a recorded config's model, {} if the model is no name of one."""
     model, endpoints = config.get("model"), config.get("endpoints")
     named = endpoints.get(model) if isinstance(endpoints, dict) and isinstance(model, str) else None
     return named if isinstance(named, dict) else {}
@@ -266,7 +266,7 @@ _COMPARED = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field of the manifests that differs between the runs."""
+    """One field of the manifests in which the runs differ."""
 
     # The path of the field, such as `config.generation.temperature`.
     name: str
@@ -283,7 +283,7 @@ def list_differences(
     """Return the differences between the manifests of two sides, those that are unfair first.
 
     A condition that differs is unfair. So is a setting that differs between the runs of one side, because
-    they are not repetitions then. Repetitions may have different seeds.
+    they are no repetitions then. Repetitions may have different seeds.
     """
     sides = [[dict(_flatten_compared(manifest)) for manifest in side] for side in (baseline, candidate)]
     names = dict.fromkeys(name for side in sides for values in side for name in values)

@@ -34,7 +34,7 @@ def sample_tasks(
 
     Args:
         tasks: the tasks to draw from.
-        size: the number of tasks to draw. A number larger than the number of tasks returns all.
+        size: the number of tasks to draw. A larger number than that of the tasks returns all.
         sampling: `sequential` takes the first tasks, `random` draws them. `stratified` draws from each
             stratum in proportion to its size, by the method of largest remainders.
         seed: the seed of the draws.
@@ -77,7 +77,7 @@ def share_out(size: int, strata: Mapping[str, int]) -> dict[str, int]:
 
 
 def read_strata(task: Task) -> dict[str, str]:
-    """Return the values that can stratify a task, by kind."""
+    """Return the values by which a task can be stratified, by kind."""
     known = {CATEGORY: task.category, DIFFICULTY: task.difficulty}
     return {**task.labels, **{kind: value for kind, value in known.items() if value is not None}}
 

@@ -119,7 +119,7 @@ def _refuse_option_effects(folder: Path, config: RunConfig, values: Mapping[str,
 
 
 def _names_file(benchmark: Any) -> bool:
-    # The import has the same rule. Otherwise a name such as OWN.PY would pass here, and be run there.
+    # The same rule as that of the import. Otherwise a name such as OWN.PY would pass here, and be run there.
     return isinstance(benchmark, str) and (is_own(benchmark) or os.sep in benchmark)
 
 
@@ -148,7 +148,7 @@ class RecordedRun:
     def categories(self) -> list[str]:
         """The categories whose data the recorded run read, [] for all.
 
-        A replay reads them from the run that it replays, because its own config does not hold them.
+        A replay reads those of the run that it replays, which its own config does not hold.
         """
         replayed = self.manifest.get("replay")
         found = replayed.get("categories") if isinstance(replayed, dict) else None
@@ -170,7 +170,7 @@ class RecordedRun:
         }
 
     def plan(self, tasks: Iterable[Task], seed: int) -> list[PlannedAttempt]:
-        """Return the recorded attempts at tasks, with their own numbers. `seed` is the replay's seed."""
+        """Return the recorded attempts at tasks, with their own numbers. `seed` is that of the replay."""
         return [
             PlannedAttempt(task, number, None, seed)
             for task in tasks

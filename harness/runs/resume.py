@@ -27,7 +27,7 @@ from harness.sandbox.backends.base import BackendFacts
 def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None) -> RunConfig:
     """Return the config that the run in `folder` was started with. Raises UsageError.
 
-    `manifest` is the folder's manifest, if it has been read.
+    `manifest` is that of the folder, if it has been read.
     """
     manifest = read_manifest(folder) if manifest is None else manifest
     try:
@@ -125,9 +125,9 @@ def accept_input_changes(
     *,
     accepted: Collection[str],
 ) -> list[Change]:
-    """Return the accepted changes of a run's inputs since its manifest was written.
+    """Return the changes of a run's inputs since its manifest was written, all of which are accepted.
 
-    The arguments are the same as for `read_resumed_manifest`. Raises UsageError as it does.
+    The arguments are those of `read_resumed_manifest`. Raises UsageError as it does.
     """
     now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
     return accept_changes(
@@ -142,7 +142,7 @@ def accept_input_changes(
 def require_planned(
     folder: Path, results: Collection[tuple[str, int]], plan: Iterable[PlannedAttempt]
 ) -> None:
-    """Raise UsageError if the run has a record of an attempt that its plan no longer has."""
+    """Raise UsageError if the run has a record of an attempt that is no longer in its plan."""
     lost = set(results) - {planned.key for planned in plan}
     if lost:
         task_id, number = min(lost)
@@ -153,7 +153,7 @@ def require_planned(
         )
 
 
-# The remedy for a changed input, by the first part of its field.
+# What the user can do about a changed input, by the first part of its field.
 _HINTS: Mapping[str, str] = {
     "image_tags": "start a new run, because one run must not mix verdicts of two images",
     "images": "start a new run, because one run must not mix verdicts of two images",

@@ -102,7 +102,7 @@ class Run:
 
         Args:
             observer: gets the events of the run.
-            attempts: the only attempts to make, None for the whole plan.
+            attempts: the only attempts to make, None for those of the whole plan.
 
         Raises as `harness.runs.execute.execute` does.
         """

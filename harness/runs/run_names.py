@@ -21,7 +21,7 @@ from harness.runs.run_files import read_run_file
 LATEST = "latest"
 RUNS = Path("runs")
 _MANIFEST = "manifest.json"
-# The beginning of the name of a folder that a merge still writes.
+# The beginning of the name of a folder that a merge writes, which is no run yet.
 UNFINISHED_MERGE = ".merge-"
 # A folder with one of these is a run folder, even if its manifest was never written.
 _SIGNS = (_MANIFEST, "attempts.jsonl", "summary.json", "transcripts")
@@ -71,7 +71,7 @@ def find_run_folders(output_dir: Path) -> Iterator[Path]:
 
 
 def is_run_folder(path: str) -> bool:
-    """Return whether a folder belongs to a run, even if it cannot be read."""
+    """Return whether a folder is that of a run, even if it cannot be read."""
     return not os.path.basename(path).startswith(UNFINISHED_MERGE) and any(
         os.path.lexists(f"{path}/{sign}") for sign in _SIGNS
     )
@@ -164,7 +164,7 @@ class StatusCount:
     status: Status
     """`cancelled` also for attempts to come."""
     key: str
-    """The name in JSON: the name of the status, or `to_come`."""
+    """The name in JSON: that of the status, or `to_come`."""
     number: int
 
     @property

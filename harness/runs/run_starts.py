@@ -134,7 +134,7 @@ class NewRun:
     keep_samples: bool = False
 
     is_resumed = False
-    # Whether the config comes from an earlier run. It then has every setting, so an unread one is fine.
+    # Whether the config comes from an earlier run. It has every setting then, so an unread one is no mistake.
     is_recorded = False
 
     def __post_init__(self) -> None:

@@ -150,7 +150,7 @@ class Selection:
         return replace(self, benchmark=benchmark, plan=plan)
 
     def limits(self, spec: EnvironmentSpec) -> Limits:
-        """Return the limits of an environment's sandboxes. The config's limits override its own."""
+        """Return the limits of an environment's sandboxes: its own, overridden by those of the config."""
         limits = {**spec.limits.model_dump(), **self.config.limits.model_dump(exclude_unset=True)}
         if self.program_limits is not None and spec.open_environment is None:
             limits |= self.program_limits.model_dump(exclude_unset=True)
@@ -158,7 +158,7 @@ class Selection:
 
     @property
     def all_limits(self) -> dict[str, Limits]:
-        """The limits of sandboxes by the name of their environment, workspaces included."""
+        """The limits of sandboxes by the name of their environment, with those of workspaces."""
         limits = {spec.name: self.limits(spec) for spec in self.environments}
         return add_workspace_limits(limits, self.workspaces, self.config.limits)
 

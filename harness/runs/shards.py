@@ -267,7 +267,7 @@ def _list_declared(shards: Sequence[ShardRun], benchmark: Benchmark) -> list[str
 
 
 def _fits(shards: Sequence[ShardRun], whole: Sequence[PlannedAttempt]) -> bool:
-    """Return whether shards of a user's own agent plan as many attempts as an ordinary agent's shards."""
+    """Return whether shards of a user's own agent plan as many attempts as those of an ordinary agent."""
     task_ids = list_task_ids(whole)
     if shards[0].shards > len(task_ids):
         return False

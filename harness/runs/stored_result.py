@@ -20,7 +20,7 @@ from harness.runs.usage import (
 
 # The metric of a record that supersedes a verdict: the status of that verdict.
 SUPERSEDED_STATUS = "superseded"
-# A result takes more from these metrics than the values that the store keeps.
+# The metrics from which a result takes more than the values that the store keeps.
 COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", "answer", METRIC)
 
 

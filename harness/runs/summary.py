@@ -359,7 +359,7 @@ class _RecordedPlan(Sequence[PlannedAttempt]):
 
 
 def _make_task(task_id: str, category: str | None) -> Task:
-    """Return a task that is known only by the facts in its records."""
+    """Return a task of which only the facts in its records are known."""
     return Task(task_id, "", "", "", category=category)
 
 

@@ -75,7 +75,7 @@ def sign(value: Any) -> str | None:
 
 
 def is_signature(signature: Any, value: Any) -> bool:
-    """Return whether `signature` signs a value of JSON with the secret of this user."""
+    """Return whether `signature` is that of a value of JSON with the secret of this user."""
     secret = _read_secret()
     if secret is None or not isinstance(signature, str):
         return False
@@ -139,7 +139,7 @@ def _create_secret() -> bytes | None:
                 file.write(secrets.token_bytes(_SECRET_BYTES))
                 file.flush()
                 os.fsync(file.fileno())
-            # Unlike a rename, a link never replaces a secret that another process has signed with.
+            # Unlike a rename, a link never replaces the secret with which another process has signed.
             with contextlib.suppress(FileExistsError):
                 os.link(name, path)
         finally:
@@ -236,7 +236,7 @@ def list_effects(config: RunConfig, *, takes_limits: bool = True) -> list[str]:
 
 
 def _list_benchmark(config: RunConfig) -> Iterator[str]:
-    """Yield the effects of a benchmark and its options, which merely loading the data has as well."""
+    """Yield the effects of a benchmark and its options, which a use that only loads the data has, too."""
     if names_python_file(config.benchmark):
         yield f"run the benchmark {config.benchmark} as Python on this machine"
     elif config.options:
@@ -273,7 +273,7 @@ class Rerun:
     config: RunConfig
     # Whether the user has started the run, or has accepted its settings.
     is_trusted: bool
-    # Notices for the user about the config.
+    # What the user must know about the config.
     notices: list[str] = field(default_factory=list)
 
 

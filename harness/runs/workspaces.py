@@ -132,9 +132,9 @@ def find_workspaces(
 def add_workspace_limits(
     limits: dict[str, Limits], workspaces: Sequence[Workspaces], set_limits: Limits
 ) -> dict[str, Limits]:
-    """Return the limits of environments, and of workspaces if the run has any.
+    """Return the limits of environments, with those of workspaces if the run has any.
 
-    `set_limits` are the limits of the config. Only limits that are set count.
+    `set_limits` are the limits of the config, of which only those that are set count.
     """
     if not any(each.needs is not None or each.list_servers(apart=True) for each in workspaces):
         return limits

@@ -1,4 +1,4 @@
-"""The inputs of a run as hashes. They show that a node would make the very same attempts."""
+"""The inputs of a run as hashes, by which a node shows that it would make the very same attempts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def hash_inputs(selection: Selection) -> dict[str, str | None]:
     """Return the SHA-256 (hex) of each input of a run by its name, None for one that the run lacks.
 
-    A difference explains the later ones in this order. Raises UsageError for a file that cannot
+    The order is that in which a difference explains the later ones. Raises UsageError for a file that cannot
     be read.
     """
     recording = describe_recording(selection.recording)

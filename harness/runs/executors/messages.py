@@ -35,7 +35,7 @@ class NodeFacts:
     # The SHA-256 of the package's code.
     code_sha256: str
     cores: int
-    # The engine's own id, None if the run needs no engine.
+    # The id by which an engine names itself, None if the run needs no engine.
     engine_id: str | None
 
 
@@ -50,7 +50,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Everything that a node needs to prepare for the attempts of a run. It has no key of a model."""
+    """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
 
     run_id: str
     # The config as JSON.
@@ -63,7 +63,7 @@ class NodeSpec:
     images: Mapping[str, ImageContent]
     # How long the node waits for its engine when that stops responding.
     wait_seconds: float
-    # The run stops if the agent cannot start in this many first attempts.
+    # How many first attempts in which the agent cannot start stop the run.
     start_tries: int
 
 

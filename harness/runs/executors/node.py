@@ -310,7 +310,7 @@ class Node(EngineNode):
         )
 
     def _select(self, spec: NodeSpec) -> Selection:
-        """Return the selection of the run. Raises UsageError if this node selects something else."""
+        """Return the selection of the run. Raises UsageError if it is not that of the run."""
         config = read_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
@@ -340,7 +340,7 @@ class Node(EngineNode):
         except RunStopped:
             return None, _describe_stop(stopped)
         except HarnessError as error:
-            # The disk of the node is full, which is not the attempt's fault.
+            # The disk of the node is full, which is no fault of the attempt.
             return None, Stop(error.message, error.hint, of_machine=True)
         if stopped is not None and stopped.of_machine and record.status is Status.INFRA_ERROR:
             # Another node makes the attempt.

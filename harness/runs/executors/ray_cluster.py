@@ -25,7 +25,7 @@ from harness.runs.run_secrets import list_environment_secrets
 
 # The address that starts a cluster of this machine alone, which ends with the run.
 LOCAL = "local"
-# The address that finds the cluster that this machine belongs to.
+# The address that finds the cluster of which this machine is a node.
 AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -153,7 +153,7 @@ def _hide_secrets() -> Iterator[None]:
 def _require_answer(address: str) -> None:
     """Raise UsageError if no Ray cluster listens at HOST:PORT, because Ray itself tries for minutes.
 
-    A server of another protocol would also keep Ray waiting and deaf to SIGTERM.
+    A server of another protocol would keep Ray waiting, too, and deaf to SIGTERM.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -232,8 +232,8 @@ class RayMembers:
         ray: the package, which is connected to a cluster.
         opener: opens a node.
         note: shows a message to the user.
-        wait_seconds: how long `look` waits without any node before it raises an error. None waits for ever.
-        retry_seconds: how long a refused node waits to be opened again. None refuses it for good.
+        wait_seconds: the time without any node after which `look` raises an error. None waits for ever.
+        retry_seconds: the time after which a refused node is opened again. None refuses it for good.
     """
 
     def __init__(

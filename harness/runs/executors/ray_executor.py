@@ -54,7 +54,7 @@ class RayRun:
     image_tags: Mapping[str, str]
     # How long the run waits for an engine, and for a node if none is left.
     wait_seconds: float
-    # The run stops if the agent cannot start in this many first attempts.
+    # How many first attempts in which the agent cannot start stop the run.
     start_tries: int
 
 
@@ -66,7 +66,7 @@ async def open_ray_executor(
 
     Args:
         run: the run.
-        address: the address of the cluster, as `connect_ray` takes it.
+        address: that of the cluster, as `connect_ray` takes it.
         observer: gets a note for each node that takes no part.
 
     Raises:
@@ -238,7 +238,7 @@ def _explain_stop(stop: Stop) -> Exception:
 
 
 def read_record(line: str, planned: PlannedAttempt) -> AttemptRecord:
-    """Return the record in a line of JSON. Raises NodeLost if it belongs to another attempt."""
+    """Return the record in a line of JSON. Raises NodeLost if it is not that of the attempt."""
     try:
         record = from_json(line, whole=True)
     except (ValueError, TypeError, KeyError) as error:

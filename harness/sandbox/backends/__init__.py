@@ -73,7 +73,7 @@ def connect_backends() -> list[DockerBackend | OciBackend]:
 
 
 def read_name(name: str) -> str:
-    """Return the name of a backend. The variable replaces `auto`. Raises UsageError for an unknown name."""
+    """Return the name of a backend, for `auto` that of the variable. Raises UsageError for an unknown one."""
     chosen = os.environ.get(VARIABLE) or name if name == "auto" else name
     if chosen not in get_args(BackendName):
         known = ", ".join(get_args(BackendName))

@@ -96,7 +96,7 @@ class StartedContainer:
     split: Callable[[bytes], tuple[bytes, bytes]] | None = None
     # The runtime bounds neither the processes nor the memory of the container, so the guest counts both.
     guest_counts: bool = False
-    # The guest ends the container at this number of open sockets, because nothing counts the memory of
+    # The number of open sockets at which the guest ends the container, because nothing counts the memory of
     # their buffers. None if it is counted, or if programs get no such sockets.
     most_sockets: int | None = None
 
@@ -275,7 +275,7 @@ class RunsForeignImages(Protocol):
 
 @runtime_checkable
 class MakesNetworks(Protocol):
-    """A backend that makes networks where the containers of one attempt meet (`NetworkPlace`)."""
+    """A backend that makes networks in which the containers of one attempt meet (`NetworkPlace`)."""
 
     def make_network(self, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
         """Make a network with this name.

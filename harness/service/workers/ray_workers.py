@@ -177,7 +177,7 @@ async def open_ray_workers(
         image_tags: the tags of the images by their names.
         runtime: the container runtime on all nodes.
         run_id: the label of all containers.
-        address: the address of the cluster, as `connect_ray` takes it.
+        address: that of the cluster, as `connect_ray` takes it.
         max_concurrent: how much each node does at once, None for as much as its cores and memory allow.
         on_faults: gets the number of new faults of the infrastructure.
 

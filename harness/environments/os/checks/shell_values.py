@@ -101,7 +101,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def one_after_another(outputs: Iterable[Value | None]) -> Value | None:
-    """Return the output of commands that run one after the other. None means no output."""
+    """Return the output of commands that run one after the other. None is no output."""
     printed = [output for output in outputs if output is not None]
     if len(printed) < 2:
         return printed[0] if printed else None

@@ -41,7 +41,7 @@ EMPTIED = ("LD_PRELOAD", "LD_AUDIT", "GLIBC_TUNABLES")
 def make_foreign_config(
     client: APIClient, spec: SandboxSpec, config: dict[str, Any], mounts: list[Mount]
 ) -> dict[str, Any]:
-    """Return the arguments of `create_container` for a foreign image, made from our own image's arguments."""
+    """Return the arguments of `create_container` for a foreign image, from those of our own image."""
     assert spec.foreign is not None  # noqa: S101  because only such specs come here
     disk = f"size={spec.limits.disk_mb}m,nosuid,nodev,mode=1777"
     place = spec.foreign.network

@@ -174,7 +174,7 @@ def keep(image: StoredImage, root: Path) -> None:
     target = _image_folder(image.id)
     (root.parent / "image.json").write_text(json.dumps(asdict(image)))
     if not target.exists():
-        # The temporary folder has the same owner, and other users have no business here.
+        # The owner is that of the temporary folder, and other users have no business here.
         target.mkdir(mode=0o700)
         os.rename(root, target / "root")
     os.rename(root.parent / "image.json", target / "image.json")

@@ -120,10 +120,11 @@ def _make_params(options: Iterable[KeyOption], *, has_axes: bool) -> list[Any]:
     def declare() -> None:
         """Stand for the command, whose signature the parser reads."""
 
+    agents = ", ".join(agent_names())
     parameters = []
     for each in options:
         kind, is_axis = _choose_type(each), has_axes and each.option.is_axis
-        text = each.option.help.replace("{agents}", ", ".join(agent_names()))
+        text = each.option.help.replace("{agents}", agents)
         option = typer.Option(
             *filter(None, (each.option.short, each.name)),
             metavar=each.option.metavar or None,

@@ -82,13 +82,13 @@ def references_in(text: str, benchmark: Benchmark) -> list[str]:
 @pytest.mark.parametrize("name", [*ANSWERS, *PROGRAMS])
 async def test_a_solver_scores_as_the_oracle(server: ModelServer, tmp_path: Path, name: str) -> None:
     benchmark = load_benchmark(name, data="bundled", notify=print)
-    tasks = choose_tasks(benchmark, of_each_kind=3)
+    tasks = choose_tasks(benchmark, of_each_kind=1)
     server.script = solver = Solver(benchmark)
     result = await run_chat(server, tmp_path, name, task_ids=tasks)
     assert solver.unknown == []
     failed = [record.task_id for record in result.attempts if not record.resolved]
     assert failed == []
-    assert result.summary.total == len(tasks) >= 3
+    assert result.summary.total == len(tasks) >= 1
 
 
 @pytest.mark.parametrize("is_native", [True, False], ids=["native", "text"])

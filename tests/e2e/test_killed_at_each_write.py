@@ -1,6 +1,6 @@
 """A command that is killed before any of its changes of a folder leaves a run that can go on, or no run.
 
-By default a kill meets every eighth change, with HARNESS_TESTS=thorough each of them. The runs need no
+By default a kill meets every eleventh change, with HARNESS_TESTS=thorough each of them. The runs need no
 container.
 """
 
@@ -17,7 +17,7 @@ from effort import THOROUGH
 
 INJECTED = Path(__file__).with_name("kill_at_write")
 KILLED = -9
-STEP = 1 if THOROUGH else 8
+STEP = 1 if THOROUGH else 11
 
 
 def count_changes(harness: Harness, *arguments: str | Path, place: Path) -> int:

@@ -86,7 +86,8 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerB
 
 async def test_such_a_program_is_run_once_more_in_a_sandbox_of_its_own() -> None:
     async with open_host(limits=LIMITS, max_concurrent=2) as grader:
-        for kind, (_, target) in GRADERS.items():
+        # The host runs all kinds again alike. The test above has the verdict of each kind that asks for it.
+        for kind, (_, target) in list(GRADERS.items())[: None if THOROUGH else 1]:
             verdict = await grader.grade(target, program(kind, 1.1))
             assert (verdict.status, verdict.metrics.get("run_again")) == (Status.TIMEOUT, 1), (kind, verdict)
             assert "run_again" not in (await grader.grade(target, program(kind, 0.1))).metrics

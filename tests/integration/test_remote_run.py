@@ -326,7 +326,7 @@ async def test_a_cancelled_run_keeps_its_records_and_frees_the_service(tmp_path:
 async def test_a_run_goes_on_when_the_queue_of_the_service_is_full(tmp_path: Path) -> None:
     async with serve(benchmarks=(MBPP,), max_concurrent=1, queued=4) as served:
         remote = connect(f"{served.url}/{TOKEN}", wait_seconds=20)
-        result = await make_run(remote, tmp_path)
+        result = await make_run(remote, tmp_path, sample_size=8)
     assert {record.status for record in result.attempts} == {Status.PASSED}
 
 

@@ -1,8 +1,4 @@
-"""Unusual programs, and usual ones under unusual tests, that are right in plain Python pass here.
-
-Each collection is a text file. A case is a title behind "###", a program, "---", and its tests: statements,
-or lines of JSON arguments, "->", and the JSON result of the function `solve`.
-"""
+"""Unusual programs, and usual ones under unusual tests, that are right in plain Python pass here."""
 
 from __future__ import annotations
 
@@ -18,6 +14,7 @@ import pytest
 import pytest_asyncio
 from case_checks import each_case
 from docker import APIClient
+from program_collections import cases
 
 from harness import Sandbox
 from harness.benchmarks.livecodebench.generation import PREAMBLE
@@ -32,19 +29,7 @@ from harness.sandbox.machine.images import build_images
 pytestmark = pytest.mark.timeout(120)
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
-FOLDER = Path(__file__).with_name("programs")
 RUNNER = Path(__file__).with_name("plain_python.py")
-
-
-def cases(name: str) -> dict[str, tuple[str, str]]:
-    """Return program and tests of each case by its title."""
-    found = {}
-    for text in (FOLDER / name).read_text(encoding="utf-8").split("### ")[1:]:
-        title, _, rest = text.partition("\n")
-        program, tests = rest.split("\n---\n")
-        assert title not in found, f"two cases are called {title}"
-        found[title] = (f"{program}\n", tests.strip())
-    return found
 
 
 def calls(tests: str) -> list[tuple[str, str]]:

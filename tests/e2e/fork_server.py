@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -57,6 +58,8 @@ PRELOADED = (
 )
 # NumPy's library of linear algebra starts no threads with this.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+# The variable that names a program for a command's process to run before the command.
+RUN_FIRST = "RUN_FIRST"
 MOST_BYTES = 1 << 20
 
 
@@ -104,6 +107,8 @@ def _run_command(request: dict[str, Any], script: str, standard: tuple[int, ...]
     os.environ.clear()
     os.environ.update(request["environment"])
     sys.argv = [script, *request["arguments"]]
+    if RUN_FIRST in os.environ:
+        runpy.run_path(os.environ.pop(RUN_FIRST))
     entry = importlib.import_module("harness.cli.entry")
     code: Any = None
     try:

@@ -40,7 +40,7 @@ def is_tried(attack: Attack) -> bool:
 
 
 ATTACKS = [attack for attack in EVERY_ATTACK if is_tried(attack)]
-FEW = ("sys-exit", "remember-in-files", "oversized-frames")
+FEW = ("sys-exit", "remember-in-files")
 # This attack is slow, so that a test can interrupt the audit during it.
 SLOW = ("sys-exit", "spin-for-ever", "stop-everything")
 

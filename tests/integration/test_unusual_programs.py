@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 from case_checks import each_case
 from docker import APIClient
+from effort import one_in_four, one_in_two
 from program_collections import cases
 
 from harness import Sandbox
@@ -77,15 +78,18 @@ def after_preamble(program: str) -> str:
 
 
 def test_each_program_is_right_in_plain_python(tmp_path: Path) -> None:
+    # The results change only with the collections or with Python.
+    modules, functions = one_in_four([*MODULES], 0), one_in_four([*FUNCTIONS], 0)
     written: list[dict[str, object]] = [
         {"program": program, "names": names_used(tests), "statements": [tests]}
-        for program, tests in MODULES.values()
+        for program, tests in map(MODULES.__getitem__, modules)
     ]
     written += [
-        {"program": after_preamble(program), "calls": calls(tests)} for program, tests in FUNCTIONS.values()
+        {"program": after_preamble(program), "calls": calls(tests)}
+        for program, tests in map(FUNCTIONS.__getitem__, functions)
     ]
     results = in_plain_python(written, tmp_path)
-    wrong = {title: result for title, result in zip([*MODULES, *FUNCTIONS], results, strict=True) if result}
+    wrong = {title: result for title, result in zip([*modules, *functions], results, strict=True) if result}
     assert not wrong, "\n".join(f"{title}: {text}" for title, text in wrong.items())
 
 
@@ -107,7 +111,7 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
 
 
 @in_one_loop
-@each_case("title", MODULES)
+@each_case("title", one_in_two([*MODULES], 0))
 async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) -> None:
     program, tests = MODULES[title]
     used = names_used(tests)
@@ -122,7 +126,7 @@ async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) 
 
 
 @in_one_loop
-@each_case("title", FUNCTIONS)
+@each_case("title", one_in_two([*FUNCTIONS], 0))
 async def test_a_right_program_passes_its_calls(sandbox: Sandbox, title: str) -> None:
     program, tests = FUNCTIONS[title]
     written = [CallTest(given, wanted) for given, wanted in calls(tests)]

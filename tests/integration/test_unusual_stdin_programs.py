@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 from docker import APIClient
-from effort import one_in_four
+from effort import one_in_four, one_in_two
 from program_collections import cases
 
 from harness import Sandbox
@@ -71,7 +71,7 @@ async def test_plain_python_prints_the_outputs_of_the_table(sandbox: Sandbox) ->
 
 async def test_unusual_programs_pass(sandbox: Sandbox) -> None:
     failed = {}
-    for name, program in PROGRAMS.items():
+    for name, program in one_in_two([*PROGRAMS.items()], 1):
         test = StdinTest(program.input, program.output)
         target = StdinTests((test,), 1, PREAMBLE)
         verdict = await grade_stdin(sandbox, target, Submission(program.source, ""))

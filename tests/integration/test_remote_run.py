@@ -109,7 +109,10 @@ def compare(attempts: Sequence[AttemptRecord]) -> list[dict[str, Any]]:
     return values
 
 
-@pytest.mark.parametrize("benchmark", [MBPP, HUMANEVAL], ids=["mbpp", "humaneval"])
+@pytest.mark.parametrize(
+    "benchmark",
+    [pytest.param(MBPP, id="mbpp"), pytest.param(HUMANEVAL, id="humaneval", marks=pytest.mark.thorough)],
+)
 async def test_the_records_equal_those_of_a_run_on_this_machine(
     remote: Remote, tmp_path: Path, benchmark: Benchmark
 ) -> None:

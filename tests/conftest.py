@@ -27,6 +27,7 @@ from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.oci.backend import has_containers
+from harness.sandbox.machine.images import build_images
 
 pytest_plugins = ["model_fixtures"]
 ROOT = Path(__file__).parents[1]
@@ -138,6 +139,18 @@ def require_running_engine(request: pytest.FixtureRequest) -> None:
     """Fail every test of these folders if the engine is stopped, even if the test catches errors or skips."""
     if request.path.relative_to(ROOT / "tests").parts[0] in NEED_ENGINE:
         request.getfixturevalue("running_engine")
+
+
+@pytest.fixture(scope="session")
+def common_images(client: APIClient) -> None:
+    build_images(client, ["python", "os"], notify=print)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def build_common_images(request: pytest.FixtureRequest) -> None:
+    """Build the images of most tests once, before a fixture of a module opens sandboxes."""
+    if request.path.relative_to(ROOT / "tests").parts[0] in ("integration", "security"):
+        request.getfixturevalue("common_images")
 
 
 @pytest.fixture(scope="session")

@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 from effort import one_in_two
 
 from harness import Sandbox
 from harness.environments.python.client import TestReport, run_calls, run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -103,11 +101,6 @@ CROSSING = {
     ),
     "a signalling NaN": "from decimal import Decimal\ndef f(x): return Decimal('sNaN')",
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -28,7 +28,6 @@ from harness.sandbox.backends.oci import backend as oci_backend
 from harness.sandbox.connection import Connection
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,11 +35,6 @@ LIMITS = Limits(disk_mb=4, file_mb=16, wall_seconds=30, memory_mb=128)
 # A folder of the root file system to which everyone may write. /tmp and /work have separate limits.
 FOLDER = "/var/tmp"
 WRITE = "dd if=/dev/zero of={path} bs=1M count={mb} status=none"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python", "os"], notify=print)
 
 
 @contextlib.asynccontextmanager

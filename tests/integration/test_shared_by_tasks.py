@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docker import APIClient
 from effort import THOROUGH
 
 import harness
 from harness import load_benchmark
 from harness.core.types import Status
 from harness.sandbox.limits import Isolation, Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -88,11 +86,6 @@ ENDS = (
     "raise SystemExit(0)\n",
     "def wrong(*_): pass\n",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 def make_samples(folder: Path) -> tuple[list[dict[str, Any]], Path]:

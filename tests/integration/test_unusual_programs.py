@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 from effort import one_in_four, one_in_two
 from program_collections import cases
 
@@ -25,7 +24,6 @@ from harness.environments.python.call_programs import CallTest, CallTests, grade
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(120)
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
@@ -96,11 +94,6 @@ def test_each_program_is_right_in_plain_python(tmp_path: Path) -> None:
 def test_the_collections_are_large() -> None:
     assert len(MODULES) >= 150
     assert len(FUNCTIONS) >= 150
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

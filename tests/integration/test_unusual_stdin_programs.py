@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 from effort import one_in_four, one_in_two
 from program_collections import cases
 
@@ -23,7 +22,6 @@ from harness.environments.python.client import run_on_inputs
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -50,8 +48,7 @@ START = 'mkdir "$1" && cd "$1" && printf %s "$2" > program.py && exec python3 pr
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    build_images(client, ["python"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
     limits = Limits(wall_seconds=60, cpu_seconds=30)
     opened = Sandbox.open("python", backend=backend, limits=limits, seccomp="strict", deadline_seconds=1200)
     async with opened as sandbox:

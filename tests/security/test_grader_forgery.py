@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -92,11 +90,6 @@ FORGERIES = {
         "import socket\nfor fd in sockets(): socket.socket(fileno=os.dup(fd)).shutdown(socket.SHUT_WR)"
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -42,6 +42,8 @@ INSTRUCTION = "Write the answer into /app/answer.txt. The git repository is in /
 SCRIPT = """#!/bin/bash
 cd /app
 git -C /app/repo status > /dev/null
+git clone -q /app/repo /tmp/clone 2> /dev/null
+perl -e 'use strict'
 python3 -c 'import json'
 python3 -m pytest /tests/test_outputs.py -rA
 if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi

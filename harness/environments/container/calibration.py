@@ -33,6 +33,7 @@ from harness.environments.container import (
     images,
     machine,
     reward,
+    scene,
     seal,
     services,
     steps,
@@ -62,8 +63,8 @@ _COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__"
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
 _DECIDING = (
-    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, seal),
-    *(proxied, services, steps, verifier, verifier_machine),
+    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, scene),
+    *(seal, proxied, services, steps, verifier, verifier_machine),
 )
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)

@@ -11,14 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.separation import AGENT_GID, FILES_UID
+from harness.environments.container.scene import Change, ImageFile, Scene
 from harness.environments.container.seal import (
     LOGS,
     SOLUTION,
     TESTS,
-    Change,
-    ImageFile,
     Level,
-    Scene,
     divide,
     paths_to_describe,
 )
@@ -85,6 +83,7 @@ async def carry_changes(
             path: ImageFile(entry.kind, entry.mode, frozenset(entry.names)) for path, entry in image.items()
         },
         changed=frozenset(listed),
+        links={entry.path: entry.to for entry in entries if entry.kind == "link"},
     )
     carried, dropped = divide([*changes, *absent], level, scene)
     made = {change.path: listed[change.path] for change in carried if change.kind != "absent"}

@@ -23,7 +23,8 @@ from harness.core.logger import get_logger
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.changes import MAX_FILES, carry_changes, list_changes
 from harness.environments.container.machine import Machine, describe_failure, open_machine
-from harness.environments.container.seal import Change, Scene, find_reason
+from harness.environments.container.scene import Change, Scene
+from harness.environments.container.seal import find_reason
 from harness.environments.container.task_folder import DOCKERFILE
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.target import RepositorySetup

@@ -124,7 +124,7 @@ TRAPS = (
         "sockets, times and attributes of every kind",
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"input.txt.s\")'; "
         "touch -d @9223372036854775807 /dev/shm/x; touch -d 1800-01-01 y; touch -d 2600-01-01 z; "
-        "cp /bin/true t; chmod 6777 t; chown 1000 / /usr /app; chmod 700 /",
+        "cp /bin/true t; chmod 6777 t; chown 1000 / /usr /app; chmod 711 /",
         False,
     ),
     ("commands of git", "cd repo && git config core.fsmonitor /app/program", True),

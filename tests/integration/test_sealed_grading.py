@@ -87,6 +87,7 @@ TRAPS = (
     ("settings above the tests", "printf '[pytest]\naddopts = --collect-only\n' > /pytest.ini", True),
     ("a conftest above the tests", "printf '[pytest]\n' > /pytest.ini; cp forge /conftest.py", True),
     ("a module where the tests start", "cp forge /app/json.py", True),
+    ("a module that a package looks for", "cp forge /app/fastpart.py", True),
     ("a package where the tests start", "mkdir /app/pytest; cp forge /app/pytest/__init__.py", True),
     (
         "compiled code of the image",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.environments.container.scene import Change, ImageFile, Scene
+from harness.environments.container.scene import Change, ImageFile, Scene, find_optional
 from harness.environments.container.seal import Level, find_reason, paths_to_describe
 
 INSTRUCTION = """
@@ -206,3 +206,23 @@ def test_a_repository_is_carried_if_the_task_is_about_git_without_its_code() -> 
     assert find_reason(Change("/app/.git/hooks/post-checkout", "file"), "tools", scene) == "code of git"
     assert find_reason(Change("/app/.git/config", "file"), "tools", scene) == "code of git"
     assert "/app/.git/objects" in paths_to_describe([Change("/app/.git/config", "file")], scene)
+
+
+def test_modules_that_packages_import_if_found_are_known() -> None:
+    metadata = """Metadata-Version: 2.1
+Name: tables
+Keywords: fast
+Provides-Extra: speed
+Requires-Dist: num-core>=1.2
+Requires-Dist: PyArrow (>=7) ; extra == "speed"
+Requires-Dist: sphinx ; extra == "docs"
+
+A library.
+License: the text
+"""
+    names = find_optional([metadata, "plain\n[socks]\nPySocks!=1.5\n"])
+    assert {"num_core", "pyarrow", "plain", "pysocks"} <= names
+    assert not names & {"sphinx", "fast", "tables", "License", "A", "socks"}
+    scene = Scene("Write a file.", workdir="/app", optional=names)
+    assert find_reason(Change("/app/pyarrow.py", "file"), "tools", scene) == "shadow of a module"
+    assert find_reason(Change("/app/other.py", "file"), "tools", scene) is None

@@ -136,7 +136,7 @@ class _PlainLoader(yaml.SafeLoader):
         is_alias = isinstance(event, yaml.AliasEvent)
         if is_alias and anchor not in self._sizes:
             raise _problem(f"the alias *{anchor} has no anchor before it", event)
-        nodes, levels = self._sizes[anchor] if is_alias else (1, 1)
+        nodes, levels = self._sizes[str(anchor)] if is_alias else (1, 1)
         before, deepest = self._nodes, self._deepest
         self._nodes += nodes
         self._depth += levels

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.separation import AGENT_GID, FILES_UID
-from harness.environments.container.scene import Change, ImageFile, Scene
+from harness.environments.container.scene import Change, ImageFile, Scene, find_optional
 from harness.environments.container.seal import (
     LOGS,
     SOLUTION,
@@ -34,6 +34,8 @@ from harness.environments.os.root_sandbox import FileEntry, RootSandbox
 MAX_BYTES = 4 << 30
 MAX_FILES = 500_000
 MAX_USERS_BYTES = 1 << 20
+# The metadata of a package, whose description follows them.
+MAX_METADATA_BYTES = 1 << 14
 # A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.
 _KEPT_FROM_LINKS = (TESTS, SOLUTION, LOGS, "/proc", "/opt/harness")
 
@@ -85,6 +87,7 @@ async def carry_changes(
         changed=frozenset(listed),
         links={entry.path: entry.to for entry in entries if entry.kind == "link"},
     )
+    scene = replace(scene, optional=await _find_optional(target.sandbox, scene))
     carried, dropped = divide([*changes, *absent], level, scene)
     made = {change.path: listed[change.path] for change in carried if change.kind != "absent"}
     if USERS in made and await _find_strange_shell(source, target) is not None:
@@ -120,6 +123,19 @@ async def _describe(sandbox: RootSandbox, paths: Sequence[str]) -> dict[str, Fil
     for start in range(0, len(paths), MAX_BATCH):
         found |= await sandbox.describe(paths[start : start + MAX_BATCH])
     return found
+
+
+async def _find_optional(sandbox: RootSandbox, scene: Scene) -> frozenset[str]:
+    """Return the modules that packages of the image import if they are there, if the agent made modules."""
+    if not any((path.rpartition("/")[0] or "/") in scene.start_folders for path in scene.changed):
+        return frozenset()
+    listed = await _describe(sandbox, scene.lists_of_packages)
+    ranges = [
+        (path, 0, min(entry.size, MAX_METADATA_BYTES))
+        for path, entry in listed.items()
+        if entry.kind == "file"
+    ]
+    return find_optional([(await sandbox.read_ranges(ranges[:MAX_BATCH])).decode("utf-8", "replace")])
 
 
 async def _find_strange_shell(source: Machine, target: Machine) -> str | None:

@@ -53,6 +53,9 @@ LIBRARY_FOLDERS = (
 )
 # A file that a task names there does not make the whole folder the task's.
 _SHARED_FOLDERS = frozenset(("/", "/tmp", "/var", "/var/tmp", "/home", "/root", "/opt", "/srv", "/mnt"))
+# A line of METADATA, or of requires.txt. Other lines of METADATA have a colon or begin with a blank.
+_REQUIRED = re.compile(r"(?:Requires-Dist:\s*)?([A-Za-z][\w.-]*)(?![\w.-]*:)(?=\s*(?:[\[(;<>=!~]|$))")
+_DEVELOPMENT = re.compile(r"extra\s*==\s*[\"']\w*(?:test|dev|doc|lint|build|typing|check|cover)")
 # A virtual environment of Python has this file at its top.
 VIRTUAL = "pyvenv.cfg"
 _MOST_FOLDERS = 200
@@ -95,6 +98,8 @@ class Scene:
     artifacts: tuple[str, ...] = ()
     # The files that `paths_to_describe` asks for, as far as the image has them.
     image: Mapping[str, ImageFile] = field(default_factory=dict)
+    # The names of packages that those of the image import if they are there (`find_optional`).
+    optional: frozenset[str] = frozenset()
     # All changed paths.
     changed: frozenset[str] = frozenset()
     # The links among the changes, with their targets.
@@ -182,8 +187,22 @@ class Scene:
         """The names of modules that the image or its standard library has."""
         names = self._names_in(self.package_folders)
         return frozenset(
-            sys.stdlib_module_names | _IMPORTED_IF_FOUND | {name.partition(".")[0] for name in names}
+            sys.stdlib_module_names
+            | _IMPORTED_IF_FOUND
+            | self.optional
+            | {name.partition(".")[0] for name in names}
         )
+
+    @property
+    def lists_of_packages(self) -> list[str]:
+        """The files where the packages of the image may name the packages that they use."""
+        return [
+            f"{folder}/{name}/{file}"
+            for folder in self.package_folders
+            for name in sorted(self.image[folder].names if folder in self.image else ())
+            for suffix, file in ((".dist-info", "METADATA"), (".egg-info", "requires.txt"))
+            if name.endswith(suffix)
+        ]
 
     @functools.cached_property
     def commands(self) -> frozenset[str]:
@@ -244,6 +263,19 @@ class Scene:
         return below(path, (*self.tool_folders, *self.virtual_environments)) and not below(
             path, (SHARED_MEMORY,)
         )
+
+
+def find_optional(lists: Iterable[str]) -> frozenset[str]:
+    """Return the names of modules that packages use, from the texts of `lists_of_packages`.
+
+    Those for the development of a package are left out, because its users import none of them.
+    """
+    found = set()
+    for line in "\n".join(lists).splitlines():
+        named = _REQUIRED.match(line)
+        if named is not None and not _DEVELOPMENT.search(line):
+            found.add(re.sub(r"[-.]", "_", named[1]))
+    return frozenset(found | {name.lower() for name in found})
 
 
 def _tidy(path: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from harness.environments.container.changes import set_apart
 from harness.environments.container.scene import Change, ImageFile, Scene, find_optional
 from harness.environments.container.seal import Level, find_reason, paths_to_describe
+from harness.environments.os.root_sandbox import FileEntry
 
 INSTRUCTION = """
 Fix the program in /workspace/app and write the answer to /results/answer.txt. The service reads
@@ -226,3 +228,10 @@ License: the text
     scene = Scene("Write a file.", workdir="/app", optional=names)
     assert find_reason(Change("/app/pyarrow.py", "file"), "tools", scene) == "shadow of a module"
     assert find_reason(Change("/app/other.py", "file"), "tools", scene) is None
+
+
+def test_no_attribute_opens_the_files_that_are_set_apart() -> None:
+    attributes = (("system.posix_acl_access", "AA=="), ("security.capability", "AA=="), ("user.note", "AA=="))
+    for kind in ("file", "folder"):
+        entry = FileEntry("/app/x", kind, 0o777, 0, 0, 0, 0, xattrs=attributes)
+        assert set_apart(entry).xattrs == attributes[2:]

@@ -111,6 +111,8 @@ async def carry_changes(
 
 def set_apart(entry: FileEntry) -> FileEntry:
     """Return a file of the agent with the owner and the mode that keep it from the tests' processes."""
+    # A list of access rights, or a capability, would open the file again.
+    entry = replace(entry, xattrs=tuple(pair for pair in entry.xattrs if pair[0].startswith("user.")))
     if entry.kind == "folder":
         # The tests make files beside the agent's, and the agent's code must not move them.
         return replace(entry, uid=0, gid=0, mode=entry.mode & 0o1777 | 0o755)

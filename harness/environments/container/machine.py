@@ -115,7 +115,7 @@ class ContainerSandbox(RootSandbox):
     ) -> ExecResult:
         """Run a command as a user of the image and return its result. Processes that it leaves live on.
 
-        Raises UsageError if the image has no such user, and SandboxError.
+        Raises UsageError if the image has no such user, and SandboxError, also if an agent removed the user.
         """
         request: RunScript = {
             "argv": list(argv),
@@ -128,7 +128,9 @@ class ContainerSandbox(RootSandbox):
         # The guest does not count the time that the command waits for a processor.
         header, body = await self.call("run_script", request, stdin, timeout=find_longest(timeout))
         if "refused" in header:
-            raise UsageError(str(header["refused"])[:500])
+            refused = str(header["refused"])[:500]
+            # An agent may have removed the user, which must not end the run of all tasks.
+            raise SandboxError(refused, acted_in=True) if self.agent_acted else UsageError(refused)
         with self.catch_unreadable():
             result = read_exec_result(cast("JobReply", header), body)
         await self._look_at_disk(if_written=True)

@@ -46,6 +46,8 @@ SCENE = Scene(
         "/workspace/app": "../real/app",
         "/usr/local/lib/python3.11": "/workspace/packages",
         "/workspace/loop": "loop",
+        "/workspace/lib": "l1",
+        **{f"/workspace/l{n}": f"l{n + 1}" for n in range(1, 20)},
     },
 )
 NEVER, ALL, TOOLS, WORK, ARTIFACTS = "never", "all", "tools", "work", "artifacts"
@@ -119,6 +121,7 @@ CASES = (
     ("/workspace/packages/dist-packages/pytest", "link", ALL),
     ("/workspace/app/sub/json.py", "file", ALL),
     ("/workspace/app/sub/deep/json.py", "file", ALL),
+    ("/workspace/l20/json.py", "file", ALL),
     ("/workspace/lib/libc.so.6", "file", ALL),
     ("/workspace/lib/libown.so", "file", WORK),
     # Code and settings that tools look for by themselves.
@@ -208,6 +211,11 @@ def test_a_repository_is_carried_if_the_task_is_about_git_without_its_code() -> 
     assert find_reason(Change("/app/.git/hooks/post-checkout", "file"), "tools", scene) == "code of git"
     assert find_reason(Change("/app/.git/config", "file"), "tools", scene) == "code of git"
     assert "/app/.git/objects" in paths_to_describe([Change("/app/.git/config", "file")], scene)
+
+
+def test_the_folders_where_tools_start_are_described_so_that_links_are_known() -> None:
+    scene = Scene("", workdir="/current/app", environment={"PATH": "/opt/cuda/bin"})
+    assert {"/current", "/current/app", "/opt/cuda", "/opt/cuda/bin"} <= {*paths_to_describe([], scene)}
 
 
 def test_modules_that_packages_import_if_found_are_known() -> None:

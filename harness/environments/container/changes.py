@@ -85,7 +85,7 @@ async def carry_changes(
             path: ImageFile(entry.kind, entry.mode, frozenset(entry.names)) for path, entry in image.items()
         },
         changed=frozenset(listed),
-        links={entry.path: entry.to for entry in entries if entry.kind == "link"},
+        links={entry.path: entry.to for entry in (*image.values(), *entries) if entry.kind == "link"},
     )
     scene = replace(scene, optional=await _find_optional(target.sandbox, scene))
     carried, dropped = divide([*changes, *absent], level, scene)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from harness.environments.os.machine_files import (
     COMMAND_FOLDERS,
-    MAX_LINKS,
     SHARED_MEMORY,
     STARTED_BY_TOOLS,
     TOOL_FOLDERS,
@@ -59,6 +58,8 @@ _DEVELOPMENT = re.compile(r"extra\s*==\s*[\"']\w*(?:test|dev|doc|lint|build|typi
 # A virtual environment of Python has this file at its top.
 VIRTUAL = "pyvenv.cfg"
 _MOST_FOLDERS = 200
+# The kernel follows no more.
+_MOST_LINKS = 40
 _PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
 _CHANGE_OF_FOLDER = re.compile(r"\b(?:cd|pushd)\s+(?:--\s+)?[\"']?([\w./+@${}-]+)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -102,7 +103,7 @@ class Scene:
     optional: frozenset[str] = frozenset()
     # All changed paths.
     changed: frozenset[str] = frozenset()
-    # The links among the changes, with their targets.
+    # The links among the changes, and those of the image that lead to its own folders, with their targets.
     links: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
@@ -135,7 +136,7 @@ class Scene:
         return (*TOOL_FOLDERS, *_PACKAGE_DATA, *self.search_path, *own, *filter(None, files))
 
     @functools.cached_property
-    def start_folders(self) -> tuple[str, ...]:
+    def start_folders(self) -> frozenset[str]:
         """The folders where an interpreter looks for modules first, also by the way of an agent's links."""
         listed = (
             value for name, value in self.environment.items() if name.endswith("PATH") and name != "PATH"
@@ -147,7 +148,7 @@ class Scene:
             folders += [_tidy(posixpath.join(folder, moved)) for folder in (folders if moved else ())]
             folders = list(dict.fromkeys(folders))[:_MOST_FOLDERS]
         led = {self.follow(folder) for folder in self.package_folders}.difference(self.package_folders)
-        return self._with_targets((*folders, *sorted(led)))
+        return frozenset(self._with_targets((*folders, *led)))
 
     @functools.cached_property
     def searched_folders(self) -> frozenset[str]:
@@ -159,8 +160,8 @@ class Scene:
         return tuple(dict.fromkeys(both))
 
     def follow(self, path: str) -> str:
-        """Return where a path leads by the links among the changes."""
-        for _link in range(MAX_LINKS):
+        """Return where a path leads by the known links."""
+        for _link in range(_MOST_LINKS):
             for step in (path, *parents(path)):
                 if step in self.links:
                     rest = path[len(step) :].lstrip("/")
@@ -260,9 +261,11 @@ class Scene:
         """Return whether a path belongs to tools of the image. A file at the top is above the commands."""
         if kind != "folder" and path.count("/") == 1:
             return True
-        return below(path, (*self.tool_folders, *self.virtual_environments)) and not below(
-            path, (SHARED_MEMORY,)
-        )
+        return below(path, self._all_tool_folders) and not below(path, (SHARED_MEMORY,))
+
+    @functools.cached_property
+    def _all_tool_folders(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.tool_folders, *self.virtual_environments)))
 
 
 def find_optional(lists: Iterable[str]) -> frozenset[str]:

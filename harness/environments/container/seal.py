@@ -302,7 +302,9 @@ def divide(changes: Iterable[Change], level: Level, scene: Scene) -> tuple[list[
 
 def paths_to_describe(changes: Iterable[Change], scene: Scene) -> list[str]:
     """Return the paths whose description in the pristine image the rules need."""
-    needed = {*scene.search_path, *scene.package_folders, *LIBRARY_FOLDERS, *SETTINGS}
+    needed = {*scene.search_path, *scene.package_folders, *LIBRARY_FOLDERS, *SETTINGS, *scene.start_folders}
+    # One of these may be a link.
+    needed.update(step for folder in (*scene.search_path, *scene.start_folders) for step in parents(folder))
     for change in changes:
         needed |= {change.path, _behind_local(change.path)}
         for step in (change.path, *parents(change.path)):

@@ -11,10 +11,13 @@ from harness.environments.os.root_sandbox import FileEntry
 
 INSTRUCTION = """
 Fix the program in /workspace/app and write the answer to /results/answer.txt. The service reads
-/etc/service/service.conf. Install a command /usr/local/bin/report. Create the pre-commit check.
+/etc/service/service.conf. The site is in /usr/share/nginx/html. Install a command /usr/local/bin/report.
+Create the pre-commit check.
 """
 IMAGE: Mapping[str, ImageFile] = {
-    "/usr/bin": ImageFile("folder", 0o755, frozenset(("python3", "bash", "git", "curl", "perl"))),
+    "/usr/bin": ImageFile(
+        "folder", 0o755, frozenset(("python3", "bash", "git", "curl", "perl", "locale", "cron"))
+    ),
     "/usr/lib/python3.12": ImageFile("folder", 0o755, frozenset(("json", "os.py"))),
     "/usr/lib/node_modules": ImageFile("folder", 0o755, frozenset(("npm",))),
     "/usr/include/stdio.h": ImageFile("file", 0o644),
@@ -70,6 +73,8 @@ CASES = (
     ("/dev/shm/segment", "file", WORK),
     ("/etc/service/service.conf", "file", WORK),
     ("/etc/passwd", "file", WORK),
+    ("/etc/cron.d/job", "file", WORK),
+    ("/usr/share/nginx/html/index.html", "file", WORK),
     ("/usr/local/bin/report", "file", WORK),
     ("/workspace/r.git/hooks/pre-commit", "file", WORK),
     # New parts of tools.
@@ -113,6 +118,7 @@ CASES = (
     ("/usr/lib/node_modules/glob/index.js", "file", TOOLS),
     ("/usr/include/python3.12/opcode.h", "file", TOOLS),
     ("/usr/share/doc/new/README", "file", TOOLS),
+    ("/usr/lib/locale/locale-archive", "file", TOOLS),
     # Files that are found in place of others by the way of a link, or from a folder that the tests enter.
     ("/workspace/json", "link", ALL),
     ("/workspace/part", "link", WORK),

@@ -67,8 +67,8 @@ _MODULES = re.compile(r".*/(?:(?:site|dist)-packages|lib-dynload|node_modules|li
 # A package has a folder or a file of its own here, whose name begins with its command's.
 _OWN = re.compile(r"/(?:etc(?:/xdg)?|usr/(?:local/)?(?:etc|lib(?:/[^/]+-linux-gnu)?|libexec|share))/([^/]+)")
 _COMMAND = re.compile(r"([A-Za-z]+?)(?:rc|config)?(?![A-Za-z]).*")
-# New packages of these languages are what the level `tools` is for.
-_LANGUAGES = frozenset(("java", "node", "nodejs", "php", "python", "R", "ruby"))
+# The level `tools` is for new packages of these languages, and for the data of the last two.
+_FOR_PACKAGES = frozenset(("java", "node", "nodejs", "php", "python", "R", "ruby", "locale", "man"))
 # Libraries of the image load these by themselves.
 _PLUGIN = re.compile(
     r".*/libnss_[^/]*|/usr/(?:lib|share)/(?:[^/]+-linux-gnu/)?"
@@ -151,13 +151,15 @@ def _extends_tool(change: Change, scene: Scene) -> bool:
     may be about. A file below /usr/local is found before the one at the same path below /usr.
     """
     path = change.path
-    if path in scene.image or path in scene.named or not scene.is_tool(path, change.kind):
+    if path in scene.image or not scene.is_tool(path, change.kind):
+        return False
+    if below(path, SETTINGS) or below(path, scene.named):
         return False
     if _PLUGIN.fullmatch(path) or _behind_local(path) in scene.image:
         return change.kind != "folder"
     own = _OWN.match(path)
     command = None if own is None else _COMMAND.fullmatch(own[1])
-    if command is None or command[1] in _LANGUAGES or command[1] not in scene.commands:
+    if command is None or command[1] in _FOR_PACKAGES or command[1] not in scene.commands:
         return False
     return not (path.startswith("/etc/") and command[1].lower() in scene.folded_words)
 

@@ -171,13 +171,20 @@ class Candidate:
             self._named.add(value._number)
         if isinstance(value, RemoteCallable):
             if description is not None:
-                try:
-                    return exception_classes.build_class(description, self._exceptions)
-                except values.ValueRefused as refused:
-                    raise self._breach(str(refused)) from None
+                return self._class_to_catch(description)
             if name in self._classes:
                 return self._stand_in(RemoteClass, value._number)
         return value
+
+    def _class_to_catch(self, description: object) -> type[BaseException]:
+        """Return an exception class of the candidate, unless it would catch failed assertions."""
+        try:
+            kind = exception_classes.build_class(description, self._exceptions)
+        except values.ValueRefused as refused:
+            raise self._breach(str(refused)) from None
+        if catches_failures(kind):
+            raise self._breach(f"its name for {kind.__name__} would catch failed assertions of the tests")
+        return kind
 
     def ask(self, letter: bytes, argument: object) -> Any:
         payload = self._encoder().encode(argument)
@@ -383,6 +390,11 @@ class Candidate:
         if found is None:
             found = self._stand_ins[kind, number] = kind(self, number)
         return found
+
+
+def catches_failures(kind: type) -> bool:
+    """Return whether a test that expects this exception would take its own failed assertion for it."""
+    return issubclass(kind, BaseException) and issubclass(AssertionError, kind)
 
 
 def _key(function: Callable[..., Any]) -> object:

@@ -63,8 +63,8 @@ from harness.sandbox.limits import Limits
 
 # The description of an audit, and its result, in its folder.
 AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
-# The settings that only task folders read.
-_OF_FOLDERS = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
+# The settings that only machines from images of tasks read.
+_OF_TASK_IMAGES = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
 # Only programs run under these limits, because an environment and its reference need the usual ones. An
 # attack that burns time ends by a limit. Every other attack needs only a small part of them.
 LIMITS = Limits(
@@ -148,8 +148,8 @@ def plan_audit(
     settings = settings_for(benchmark)
     kinds = sorted({task.environment for task in benchmark.tasks})
     specs = [environment_spec(kind) for kind in kinds]
-    for unread in list_unread_isolation(config, benchmark.definition, specs):
-        raise unread
+    for error in list_unread_isolation(config, benchmark.definition, specs):
+        raise error
 
     filters = TaskFilters.of_config(config)
     named = select_tasks(benchmark, filters)
@@ -158,9 +158,10 @@ def plan_audit(
         attacked = None
     elif levels and not is_of_folders:
         raise UsageError(f"{benchmark.name} has no seal levels", hint="leave out --level")
-    for key in () if is_of_folders else sorted(config.model_dump(exclude_defaults=True).keys() & _OF_FOLDERS):
-        hint = "leave it out, because only folders of tasks use it"
-        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(key)}", hint=hint)
+    unread = config.model_dump(exclude_defaults=True).keys() & _OF_TASK_IMAGES
+    if not any(spec.runs_task_images for spec in specs) and unread:
+        hint = "leave it out, because only tasks with images of their own use it"
+        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(min(unread))}", hint=hint)
     chosen = sample_every_kind(benchmark, named, attacked, config.seed)
 
     def plan_run(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from harness.audit.lint.finding import Finding, Severity
+from harness.audit.lint.static import Finding, Severity
 from harness.core.text import escape_terminal, quote_markdown
 from harness.reports.console import LONG
 from harness.reports.figures import count

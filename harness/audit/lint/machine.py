@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.audit.agent import NULL, ORACLE, Step
 from harness.audit.forging.suite import ForgingSuite
-from harness.audit.lint.finding import Finding, Severity
+from harness.audit.lint.static import Finding, Severity
 from harness.audit.results import NO_VERDICT
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.types import AttemptRecord, Submission, Task

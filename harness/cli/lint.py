@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.run_options import Force, Quiet, Verbose
+from harness.cli.run_options import Force, Quiet, ResultFiles, Verbose
 from harness.cli.settings import read_settings, take_settings
 
 ERRORS, UNFINISHED = 1, 3
@@ -32,15 +31,7 @@ def lint(
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, metavar="N", help="How often the reference runs.")
     ] = 3,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-o",
-            "--results",
-            metavar="FILE",
-            help="Write the findings as JSON, or as Markdown to a .md (repeatable).",
-        ),
-    ] = None,
+    results: ResultFiles = None,
     force: Force = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,

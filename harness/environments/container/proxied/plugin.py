@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import importlib
 import inspect
 import io
@@ -38,6 +39,14 @@ _LIBRARIES = tuple({*sysconfig.get_paths().values(), separation.FOLDER})
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 # Modules of libraries that run a text as code. Others run texts of their own.
 _RUNNERS = tuple(f"{os.sep}{name}.py" for name in ("code", "codeop", "doctest", "timeit"))
+# The names that a text may use if it makes plain data, and instructions that change more than the result.
+_MAKERS_OF_DATA = frozenset(
+    (
+        *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range"),
+        *("set", "str", "tuple"),
+    )
+)
+_STORES = ("STORE_NAME", "STORE_GLOBAL", "DELETE_", "IMPORT_")
 # Methods of PyYAML that find classes and functions by the names in a text, as pickle does.
 _YAML_NAMES = ("find_python_module", "find_python_name", "make_python_instance")
 MAX_NAMES = 20
@@ -244,7 +253,7 @@ def _make_hook(session: Session) -> Any:
             name = getattr(args[0], "co_filename", "")
             if not name.startswith("<") and separation.belongs_to_agent(name):
                 session.refuse(f"exec of {name}")
-            if session.has_met_agent:
+            if session.has_met_agent and not _only_makes_data(args[0]):
                 refuse_to_tests("exec of a text, after the tests have met the agent's code", sys._getframe(1))
             if session.has_met_agent and _is_newer(name, session.began):
                 session.refuse(f"exec of {name}, which is newer than the tests' process")
@@ -257,6 +266,15 @@ def _make_hook(session: Session) -> Any:
             refuse_to_tests("marshal, after the tests have met the agent's code", sys._getframe(1))
 
     return audit
+
+
+def _only_makes_data(code: types.CodeType) -> bool:
+    """Return whether code does nothing but make plain data, whoever has written its text."""
+    if not _MAKERS_OF_DATA.issuperset(code.co_names):
+        return False
+    if any(each.opname.startswith(_STORES) for each in dis.get_instructions(code)):
+        return False
+    return all(_only_makes_data(each) for each in code.co_consts if isinstance(each, types.CodeType))
 
 
 def _is_newer(path: Any, moment: float) -> bool:

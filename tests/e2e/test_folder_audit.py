@@ -79,7 +79,7 @@ def test_the_shards_of_an_audit_are_joined(harness: Harness, tasks: Path) -> Non
     joined = harness("merge", first, second, "-o", page)
     assert joined.returncode == 0, joined
     assert "of 2 tasks, 0 can be forged under our seal" in joined.stdout
-    assert all(f"| {name} |" in page.read_text() for name in ("imports", "reads"))
+    assert all(f"| `{name}` |" in page.read_text() for name in ("imports", "reads"))
     alone = harness("merge", second)
     assert (alone.returncode, "each of 2 shards is needed once" in alone.stderr) == (2, True), alone
 

@@ -231,6 +231,19 @@ async def test_a_child_that_takes_over_the_channel_is_not_heard(sandbox: Sandbox
     assert (await grade(sandbox, program)).status is Status.FAILED
 
 
+async def test_a_name_that_would_catch_failed_assertions_is_not_given_to_the_tests(sandbox: Sandbox) -> None:
+    """A test that expects the program's exception would take its own failure for it."""
+    tests = ProgramTests(
+        statements=("try:\n    assert f(-1) == 0\nexcept Wrong:\n    pass",),
+        exports={"f": "f", "Wrong": "Wrong"},
+    )
+    right = "class Wrong(Exception): pass\ndef f(x): raise Wrong(x)"
+    assert (await grade(sandbox, right, tests)).status is Status.PASSED
+    for kind in ("AssertionError", "BaseException", "(ValueError, (Exception,))"):
+        verdict = await grade(sandbox, f"Wrong = {kind}\ndef f(x): pass", tests)
+        assert verdict.status is Status.FAILED, verdict
+
+
 async def test_arguments_given_back_changed_do_not_change_the_tests(sandbox: Sandbox) -> None:
     tests = ProgramTests(
         statements=(

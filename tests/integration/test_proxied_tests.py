@@ -240,8 +240,8 @@ async def test_each_program_earns_it_in_the_process_of_the_tests(
 # The first program is right.
 _OTHER_WAYS = {
     "does it": (
-        "import solution",
-        "assert yaml.safe_load(solution.add(*eval('2, 3'))) == {'sum': 5}",
+        "import solution; Pair = collections.namedtuple('Pair', 'a b'); mock.create_autospec(Pair)",
+        "assert yaml.safe_load(solution.add(*Pair(*eval('2, 3')))) == {'sum': 5}",
         "def add(a, b): return f'sum: {a + b}'",
     ),
     "a copy is imported": (
@@ -263,6 +263,11 @@ _OTHER_WAYS = {
         "tried = doctest.testfile(PLACE + '/solution.py', module_relative=False)",
         "assert tried.attempted > 1",
         "# >>> import os; os._exit(0)",
+    ),
+    "a result is timed": (
+        "import solution",
+        "assert timeit.timeit(solution.add(2, 3), number=1) < 0",
+        "def add(a, b): return '__import__(\"os\")._exit(0)'",
     ),
     "a result is evaluated": (
         "import solution",
@@ -301,7 +306,8 @@ _OTHER_WAYS = {
     ),
 }
 _IMPORTS = """
-import contextlib, doctest, os, pickle, runpy, shutil, subprocess, sys, yaml
+import collections, contextlib, doctest, os, pickle, runpy, shutil, subprocess, sys, timeit, yaml
+from unittest import mock
 
 PLACE = os.environ["FORGERY"]
 sys.path.insert(0, PLACE)

@@ -20,7 +20,6 @@ import shlex
 import stat
 import subprocess
 import sys
-import sysconfig
 import time
 import types
 from typing import Any, NoReturn
@@ -35,10 +34,12 @@ _REFUSED = frozenset(
     )
 )
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_DIRECTORY
-_LIBRARIES = tuple({*sysconfig.get_paths().values(), separation.FOLDER})
-_PACKAGES = ("/site-packages/", "/dist-packages/")
-# Modules of libraries that run a text as code. Others run texts of their own.
-_RUNNERS = tuple(f"{os.sep}{name}.py" for name in ("code", "codeop", "doctest", "timeit"))
+# Modules that run texts of their own making. A text that another module runs may be the agent's: a template,
+# a formula, an example in documentation.
+_OWN_TEXTS = (
+    *("/collections/__init__.py", "/dataclasses.py", "/unittest/mock.py"),
+    *("/attr/_make.py", "/hypothesis/internal/reflection.py"),
+)
 # The names that a text may use if it makes plain data, and instructions that change more than the result.
 _MAKERS_OF_DATA = frozenset(
     (
@@ -239,12 +240,11 @@ def _refuse_names_in_yaml(module: Any, session: Session) -> None:
 def _make_hook(session: Session) -> Any:
     """Return the audit hook that refuses to run the agent's code here."""
 
-    def refuse_to_tests(what: str, caller: types.FrameType) -> None:
-        """Refuse an action unless a library does it, with a text of its own."""
+    def refuse_texts(what: str, caller: types.FrameType) -> None:
         name = caller.f_code.co_filename
-        is_library = name.startswith(("<frozen", *_LIBRARIES)) or any(each in name for each in _PACKAGES)
-        if not is_library or name.endswith(_RUNNERS):
-            session.refuse(what)
+        is_own = name.startswith("<frozen importlib") or "/_pytest/" in name or name.endswith(_OWN_TEXTS)
+        if not is_own:
+            session.refuse(f"{what}, after the tests have met the agent's code")
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
         if event in _REFUSED and not session.may_fork:
@@ -254,7 +254,7 @@ def _make_hook(session: Session) -> Any:
             if not name.startswith("<") and separation.belongs_to_agent(name):
                 session.refuse(f"exec of {name}")
             if session.has_met_agent and not _only_makes_data(args[0]):
-                refuse_to_tests("exec of a text, after the tests have met the agent's code", sys._getframe(1))
+                refuse_texts("exec of a text", sys._getframe(1))
             if session.has_met_agent and _is_newer(name, session.began):
                 session.refuse(f"exec of {name}, which is newer than the tests' process")
         elif event == "ctypes.dlopen" and args[0]:
@@ -263,7 +263,7 @@ def _make_hook(session: Session) -> Any:
         elif session.has_met_agent and event == "pickle.find_class":
             session.refuse("pickle, after the tests have met the agent's code")
         elif session.has_met_agent and event in ("marshal.loads", "marshal.load"):
-            refuse_to_tests("marshal, after the tests have met the agent's code", sys._getframe(1))
+            refuse_texts("marshal", sys._getframe(1))
 
     return audit
 

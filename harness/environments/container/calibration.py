@@ -173,7 +173,7 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
 
     Raises as `open_container`.
     """
-    context = replace(context, transcript=_NoTranscript(), turns=None)
+    context = replace(context, transcript=_NoTranscript(), turns=None, start=None)
     tried: dict[str, str] = {}
     folder = read_folder(setup)
     views = steps.list_views(folder)

@@ -22,15 +22,8 @@ from harness.environments.container.seal import (
     divide,
     paths_to_describe,
 )
-from harness.environments.os.machine_files import (
-    MAX_BATCH,
-    SHELLS,
-    USERS,
-    CopyPlan,
-    behind_links,
-    copy_files,
-    login_shells,
-)
+from harness.environments.os.file_copies import MAX_BATCH, CopyPlan, copy_files
+from harness.environments.os.machine_files import SHELLS, USERS, behind_links, login_shells
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox
 
 MAX_BYTES = 4 << 30

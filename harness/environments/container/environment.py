@@ -39,6 +39,7 @@ from harness.environments.container.task_folder import (
 )
 from harness.environments.container.task_toml import MAIN, CollectHook, Healthcheck, NetworkMode
 from harness.environments.os.environment import KEEP_BYTES, format_result
+from harness.environments.os.file_copies import Snapshot, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
@@ -141,6 +142,15 @@ class ContainerEnvironment(SandboxEnvironment):
         else:
             await self.machine.sandbox.end_shell()
 
+    async def keep_files(self) -> tuple[Snapshot, int]:
+        if self.services is not None:
+            raise UsageError(
+                f"task {self.folder.name} has services beside its machine, whose files belong to its state",
+                hint="open its environment for each attempt",
+            )
+        files = await keep_files(self.sandbox)
+        return files, files.size_bytes
+
     async def collect(self) -> None:
         """Run the collect hooks beside the agent's processes."""
         self.failed_hook = None
@@ -193,6 +203,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
         limits=choose_limits(context.settings.limits, table, folder),
         user=_name_user(first.toml.agent.user),
         cwd=table.workdir,
+        start=context.start,
         env={
             **({} if compose is None else compose.main.environment),
             **resolve_env(table.env, setup.pass_env, place="environment.env"),

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
-from harness.environments.os.machine_files import CopyPlan, copy_files
+from harness.environments.base import EnvironmentSnapshot
+from harness.environments.os.file_copies import CopyPlan, bring_files, copy_files
 from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
 from harness.sandbox.backends.base import (
     ForeignImage,
@@ -312,6 +313,7 @@ async def open_machine(
     nested: bool = False,
     beside_mb: int = 0,
     starts_main: bool = True,
+    start: EnvironmentSnapshot | None = None,
 ) -> AsyncIterator[Machine]:
     """Start a machine from an image and yield it; destroy it at the end of the block.
 
@@ -330,6 +332,7 @@ async def open_machine(
         nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
         beside_mb: As in `SandboxSettings`, for several machines of one attempt.
         starts_main: Whether the main process runs.
+        start: The files that the machine gets before its main process starts.
 
     Raises ImageMissingError, UsageError if the backend runs no such images, and SandboxError.
     """
@@ -356,6 +359,9 @@ async def open_machine(
             cwd=facts.folder if cwd is None else cwd,
             env=env or {},
         )
+        if start is not None:
+            sandbox.agent_acted = start.agent_acted
+            await bring_files(start.files, sandbox)
         if starts_main:
             await machine.start_main()
         yield machine

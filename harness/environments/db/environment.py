@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.core.errors import SandboxError
+from harness.core.errors import SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
@@ -28,6 +28,8 @@ from harness.sandbox.sandbox import Sandbox
 TURNS = 15
 # The time of one call of the reference's own SQL, in seconds.
 REFERENCE_SECONDS = 20.0
+# The names of the guest, whose module takes long to import.
+FILE, JOURNAL = "database.sqlite", "database.sqlite-journal"
 # The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
 
@@ -119,7 +121,12 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
     settings = trusted_settings(context)
     async with context.pool.lease(settings, seconds=context.seconds, key=context.key) as sandbox:
         async with context.pool.gate:
-            await create_tables(sandbox, task.setup.tables)
+            if context.start is None:
+                await create_tables(sandbox, task.setup.tables)
+            else:
+                sandbox.agent_acted = context.start.agent_acted
+                for name, content in context.start.files.items():
+                    await sandbox.write_file(name, content, mode=0o600)
         environment = Database(sandbox, context)
         environment.publish(task, make_published(sandbox))
         yield environment
@@ -144,6 +151,13 @@ class Database(SandboxEnvironment):
 
     async def _run_sql(self, arguments: Sql) -> str:
         return await ask(self.sandbox, arguments.sql)
+
+    async def keep_files(self) -> tuple[dict[str, bytes], int]:
+        files = {FILE: await self.sandbox.read_file(FILE)}
+        # A call that was killed in a transaction leaves a journal, by which the next call undoes it.
+        with contextlib.suppress(UsageError):
+            files[JOURNAL] = await self.sandbox.read_file(JOURNAL)
+        return files, sum(map(len, files.values()))
 
     @contextlib.asynccontextmanager
     async def open_for_reference(self) -> AsyncIterator[Sandbox]:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
@@ -17,7 +17,7 @@ from typing_extensions import Unpack
 from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
 from harness.benchmarks import Benchmark
 from harness.client.connection import Address, Connection, open_connection, read_address
-from harness.client.episode import RemoteEpisode, open_remote_episode
+from harness.client.episode import RemoteEpisode, RemoteEpisodeSnapshot, open_remote_episode
 from harness.client.grader import (
     MAX_REQUEST_SECONDS,
     SAMPLE_SECONDS,
@@ -44,6 +44,7 @@ from harness.runs.workspaces import find_needs
 from harness.sandbox.backends.base import BackendFacts
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.limits import Limits
+from harness.sandbox.snapshots import open_together, require_count
 
 if TYPE_CHECKING:
     from harness.api import RunAgent, RunOptions, RunResult
@@ -118,14 +119,35 @@ class RemoteHost:
         ):
             yield sandbox
 
+    @overload
+    def fork(
+        self, snapshot: RemoteSnapshot, count: int = 1
+    ) -> AbstractAsyncContextManager[list[RemoteSandbox]]: ...
+
+    @overload
+    def fork(
+        self, snapshot: RemoteEpisodeSnapshot, count: int = 1
+    ) -> AbstractAsyncContextManager[list[RemoteEpisode]]: ...
+
     @contextlib.asynccontextmanager
-    async def fork(self, snapshot: RemoteSnapshot, count: int = 1) -> AsyncIterator[list[RemoteSandbox]]:
-        """Open sandboxes at the service with the files of a snapshot, as `LocalHost.fork` does here."""
-        async with (
-            self._open_connection() as connection,
-            open_remote_forks(connection, snapshot, count) as sandboxes,
-        ):
-            yield sandboxes
+    async def fork(
+        self, snapshot: RemoteSnapshot | RemoteEpisodeSnapshot, count: int = 1
+    ) -> AsyncIterator[list[Any]]:
+        """Open sandboxes or episodes at the service from a snapshot, as `LocalHost.fork` does here."""
+        require_count(count)
+        async with self._open_connection() as connection:
+            if isinstance(snapshot, RemoteEpisodeSnapshot):
+                asked = {"snapshot": snapshot.name}
+                opening: AbstractAsyncContextManager[list[Any]] = open_together(
+                    [
+                        open_remote_episode(self.address, asked, wait_seconds=self.wait_seconds)
+                        for _ in range(count)
+                    ]
+                )
+            else:
+                opening = open_remote_forks(connection, snapshot, count)
+            async with opening as opened:
+                yield opened
 
     async def grade(
         self, target: PlainData, submission: Submission | str, *, timeout_seconds: float | None = None
@@ -168,7 +190,9 @@ class RemoteHost:
         async with (
             self._open_connection(),
             open_remote_episode(
-                self.address, name, task_id, seed=seed, wait_seconds=self.wait_seconds
+                self.address,
+                {"benchmark": name, "task_id": task_id, "seed": seed},
+                wait_seconds=self.wait_seconds,
             ) as episode,
         ):
             yield episode

@@ -30,6 +30,8 @@ from harness.sandbox.pool import SandboxPool
 
 # How long an episode may live, unless its task gives its agent more time.
 MOST_SECONDS = 3600.0
+# The memory that a snapshot may take while it is made.
+MOST_SNAPSHOT_BYTES = 256 << 20
 _LOST = "the environment was lost"
 
 
@@ -75,6 +77,11 @@ class EpisodeSnapshot:
     seed: int
     machine_rules: MachineRules | None
     seconds_left: float
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that its files take."""
+        return self.environment.size_bytes
 
 
 class Episode:

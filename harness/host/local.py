@@ -164,7 +164,8 @@ class LocalHost:
             deadline_seconds=deadline_seconds,
         )
         async with opening as sandbox:
-            await unpack_snapshot(sandbox, snapshot)
+            async with self.pool.gate:
+                await unpack_snapshot(sandbox, snapshot)
             yield sandbox
 
     async def grade(

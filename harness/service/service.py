@@ -157,7 +157,7 @@ async def open_service(
             workers,
             benchmarks,
             sessions,
-            HeldSnapshots(sessions),
+            HeldSnapshots(sessions.budget),
             Bodies(settings.limits),
             await stack.enter_async_context(open_source_parser()),
             FairQueue(1, most=settings.limits.queued),

@@ -7,14 +7,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from case_checks import check_together
 from docker import APIClient
 from sealed_tasks import build_image, write_task
+from service_fixtures import TOKEN, Served, serve
 
 import harness
 from harness.benchmarks import Benchmark, load_benchmark
+from harness.client.connection import ServiceBusyError
+from harness.client.episode import RemoteEpisodeSnapshot
 from harness.core.errors import UsageError
 from harness.core.types import Verdict
 from harness.environments.base import MachineRules
@@ -45,7 +49,7 @@ ACTIONS = (
 FOLDER_ACTIONS = (
     "true",
     "echo 42 > answer.txt; rm input.txt; mkdir -p /logs/verifier; echo 0 > /logs/verifier/reward.txt",
-    "mkdir -p /tests; echo 'raise SystemExit(0)' | tee /tests/conftest.py > conftest.py; echo 41 > answer.txt",
+    "mkdir /tests; echo 'raise SystemExit(0)' | tee /tests/conftest.py > conftest.py; echo 41 > answer.txt",
     "for i in git bash python3; do cp --remove-destination /bin/true /usr/bin/$i; done",
     "rm -rf /app; ln -s / /app",
     "echo 42 > /tmp/a; ln /tmp/a answer.txt; ln -s answer.txt link; mkfifo pipe; truncate -s 100M hole",
@@ -160,3 +164,85 @@ async def test_a_snapshot_that_no_fork_could_start_from_is_refused(host: Host, a
     for count in wrong:
         with pytest.raises(UsageError, match="count must be from 1 to 64"):
             host.fork(snapshot, count)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def served(agentbench: Benchmark) -> AsyncIterator[Served]:
+    async with serve(benchmarks=(agentbench,), client_sessions=4) as running:
+        yield running
+
+
+async def test_episodes_of_a_service_start_from_a_snapshot_and_are_graded(
+    served: Served, agentbench: Benchmark
+) -> None:
+    task_id = "os/sample/states/1"
+    async with harness.connect(f"{served.url}/{TOKEN}", wait_seconds=0) as host:
+        async with host.environment(agentbench, task_id) as episode:
+            solution = agentbench.references[task_id].solution
+            await episode.call("bash", {"command": solution})
+            snapshot = await episode.snapshot()
+        async with host.fork(snapshot, 2) as (first, second):
+            assert "vault" in first.prompt
+            await second.call("bash", {"command": "chmod 777 /root/vault"})
+            assert (await first.submit("done")).score == 1.0
+            assert (await second.submit("done")).score == 0.0
+            with pytest.raises(UsageError, match="the episode has ended"):
+                await first.snapshot()
+        # Each fork counts as an environment of its client, and all of them end if one has no room.
+        with pytest.raises(ServiceBusyError):
+            async with host.fork(snapshot, 40):
+                pass
+        await served.http.delete(f"/v1/snapshots/{snapshot.name}")
+        with pytest.raises(UsageError, match="there is no snapshot"):
+            async with host.fork(snapshot):
+                pass
+    while await served.read_metric("harness_sessions"):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+
+
+async def test_the_name_of_a_snapshot_opens_nothing_but_what_it_was_taken_of(
+    served: Served, agentbench: Benchmark
+) -> None:
+    opened = (await served.post("/v1/sandboxes", image="python")).json()
+    of_sandbox = (await served.post(f"/v1/sandboxes/{opened['id']}/snapshot")).json()["name"]
+    async with harness.connect(f"{served.url}/{TOKEN}", wait_seconds=0) as host:
+        async with host.environment(agentbench, "db/sample/0") as episode:
+            of_episode = await episode.snapshot()
+        refused = await served.post(f"/v1/snapshots/{of_episode.name}/fork")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "wrong_snapshot")
+        for name in (of_sandbox, "unknown", "../sandboxes", "\0", "x" * 10_000):
+            with pytest.raises(UsageError, match="snapshot"):
+                async with host.fork(RemoteEpisodeSnapshot(name)):
+                    pass
+        wrong: tuple[Any, ...] = (0, -1, 65, 10**30, True, "2", 1.5, None)
+        replies = [await served.post(f"/v1/snapshots/{of_sandbox}/fork", count=count) for count in wrong]
+        assert {reply.status_code for reply in replies} <= {400, 422}
+        paths = ("..%2f..%2fmetrics", "%2e%2e", "%00", "a%2fb", of_sandbox[:-1], of_sandbox.swapcase())
+        replies = [await served.post(f"/v1/snapshots/{path}/fork") for path in paths]
+        assert {reply.status_code for reply in replies} == {404}
+        anonymous = httpx.AsyncClient(base_url=served.url, trust_env=False)
+        async with anonymous:
+            assert (await anonymous.post(f"/v1/snapshots/{of_sandbox}/fork", json={})).status_code == 401
+    for path in (f"sandboxes/{opened['id']}", f"snapshots/{of_sandbox}", f"snapshots/{of_episode.name}"):
+        assert (await served.http.delete(f"/v1/{path}")).status_code == 204
+
+
+async def test_a_snapshot_and_forks_of_a_sandbox_that_ends_meanwhile_leave_nothing(served: Served) -> None:
+    opened = (await served.post("/v1/sandboxes", image="python")).json()
+    path = f"/v1/sandboxes/{opened['id']}"
+    running = asyncio.create_task(served.post(f"{path}/exec", argv=["sh", "-c", "echo a > a; sleep 100"]))
+    taken = (await served.post(f"{path}/snapshot")).json()["name"]
+    taking = [asyncio.create_task(served.post(f"{path}/snapshot")) for _ in range(4)]
+    forking = [asyncio.create_task(served.post(f"/v1/snapshots/{taken}/fork", count=3)) for _ in range(2)]
+    await served.http.delete(path)
+    await served.http.delete(f"/v1/snapshots/{taken}")
+    ended = [reply.status_code for reply in await asyncio.gather(running, *taking)]
+    assert set(ended) <= {200, 201, 410, 429}
+    forks = [each for reply in await asyncio.gather(*forking) for each in reply.json().get("sandboxes", [])]
+    for each in forks:
+        if each["sandbox"] is not None:
+            await served.http.delete(f"/v1/sandboxes/{each['sandbox']['id']}")
+    for reply in await asyncio.gather(*taking):
+        if reply.status_code == 201:
+            await served.http.delete(f"/v1/snapshots/{reply.json()['name']}")
+    assert await served.read_metric("harness_sessions") == 0

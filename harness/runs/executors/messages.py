@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,30 +108,63 @@ class LeaseBook:
     """Lends units of attempts to places on nodes. Each attempt gets exactly one record.
 
     A place takes a unit when it is free, so that a fast node makes more attempts than a slow one, and no node
-    holds more units than it has places. A lost node gives its units back. They are lent again before all
-    others, because they have waited longest.
+    holds more units than it has places. While there are fewer units than free places, the node with the most
+    free places gets the next one. A lost node gives its units back. They are lent again before all others,
+    because they have waited longest.
     """
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._waiting: deque[Unit] = deque(units)
         self._open = {planned.key for unit in self._waiting for planned in unit}
         self._tries: Counter[tuple[str, int]] = Counter()
-        self._changed = asyncio.Event()
+        # The free places of each node that has any.
+        self._free: defaultdict[str, deque[asyncio.Future[Unit | None]]] = defaultdict(deque)
+        self._is_lending = False
         self._done = asyncio.Event()
         self._note_end()
 
-    async def take(self) -> Unit | None:
-        """Return the next unit, or None once every attempt has a record.
+    async def take(self, node: str = "") -> Unit | None:
+        """Return the next unit for a place of a node, or None once every attempt has a record.
 
         It waits while all open attempts are under way, because a lost node may give some of them back.
         """
-        while self._open:
-            while self._waiting:
-                unit = [planned for planned in self._waiting.popleft() if planned.key in self._open]
-                if unit:
-                    return unit
-            self._changed.clear()
-            await self._changed.wait()
+        free: asyncio.Future[Unit | None] = asyncio.get_running_loop().create_future()
+        self._free[node].append(free)
+        self._lend_soon()
+        try:
+            return await free
+        except asyncio.CancelledError:
+            if not free.cancelled() and (unit := free.result()) is not None:
+                self.give_back(unit)
+            raise
+
+    def _lend_soon(self) -> None:
+        """Lend once all places that are free now have asked, so that the load of their nodes is known."""
+        if not self._is_lending:
+            self._is_lending = True
+            asyncio.get_running_loop().call_soon(self._lend)
+
+    def _lend(self) -> None:
+        self._is_lending = False
+        while self._free and (unit := self._find_unit()) is not None:
+            node = max(self._free, key=lambda node: len(self._free[node]))
+            place = self._free[node].popleft()
+            if not self._free[node]:
+                del self._free[node]
+            if place.done():
+                self._waiting.appendleft(unit)  # the place was cancelled meanwhile
+            else:
+                place.set_result(unit)
+        if not self._open:
+            for place in itertools.chain.from_iterable(self._free.values()):
+                if not place.done():
+                    place.set_result(None)
+            self._free.clear()
+
+    def _find_unit(self) -> Unit | None:
+        while self._waiting:
+            if unit := [planned for planned in self._waiting.popleft() if planned.key in self._open]:
+                return unit
         return None
 
     def begin(self, planned: PlannedAttempt) -> int:
@@ -155,13 +189,14 @@ class LeaseBook:
         lost = [planned for planned in unit if planned.key in self._open]
         if lost:
             self._waiting.appendleft(lost)
-            self._changed.set()
+            self._lend_soon()
         return len(lost)
 
     def _note_end(self) -> None:
         if not self._open:
             self._done.set()
-            self._changed.set()
+            if self._free:
+                self._lend_soon()
 
 
 async def make_record(

@@ -166,7 +166,7 @@ class RayExecutor:
 
     async def _work_off(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Make units of attempts in one place of a node. Raises NodeLost."""
-        while (unit := await book.take()) is not None:
+        while (unit := await book.take(node.id)) is not None:
             rest = list(unit)
             try:
                 while rest:

@@ -101,6 +101,15 @@ class SandboxList(BaseModel):
     """Those that this client has opened, the oldest first."""
 
 
+class SnapshotRequest(BaseModel):
+    """A snapshot to take."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    idle_seconds: float = Field(default=600.0, ge=1, le=86_400, allow_inf_nan=False)
+    """The time without a fork after which the snapshot ends."""
+
+
 class SnapshotInfo(BaseModel):
     """A snapshot of a client."""
 

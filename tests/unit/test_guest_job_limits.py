@@ -23,8 +23,8 @@ from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
 from harness.sandbox.guest.users import User
 from harness.sandbox.guest.waiting import MOST_PATIENCE, find_longest
+from harness.sandbox.guest_calls import GRACE_SECONDS
 from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import GRACE_SECONDS
 
 WALL_SECONDS = 40.0
 # A limit ends a job no sooner than it states, and at most this many seconds later.

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-from case_checks import check_together
+from case_checks import TABLE_SECONDS, check_together
 from docker import APIClient
 from sealed_tasks import build_image, write_task
 from service_fixtures import TOKEN, Served, serve
@@ -27,7 +27,7 @@ from harness.environments.os import SPEC
 from harness.host.episode import Episode
 from harness.hosts import Host
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TABLE_SECONDS)]
 
 # A task of AgentBench, what its agent does, and the text that it submits. None is the reference's solution.
 ACTIONS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import acting
 import command_start
 import dispatched
+import forked
 import further_sample
 import humaneval_runs
 import large_run
@@ -54,6 +55,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
     *dispatched.MEASUREMENTS,
+    *forked.MEASUREMENTS,
     *ray_runs.MEASUREMENTS,
     *large_run.MEASUREMENTS,
     *service_runs.MEASUREMENTS,

@@ -47,7 +47,7 @@ class StubNode:
             raise NodeLost("it is dead")
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(self._seconds, lambda: ended.done() or ended.set_result(None))
+        timer = loop.call_later(self._seconds, _end, ended)
         self._under_way.add(ended)
         self.peak = max(self.peak, len(self._under_way))
         try:
@@ -67,6 +67,16 @@ class StubNode:
         """Return what `ServiceNode.perform` returns."""
         await self._work()
         return WorkReply((item, Verdict(Status.PASSED, 1.0)), None, 0, self.places)
+
+
+def _end(work: asyncio.Future[None]) -> None:
+    if not work.done():
+        work.set_result(None)
+
+
+def plan_attempts(count: int) -> list[PlannedAttempt]:
+    """Return one attempt at each of `count` tasks."""
+    return [PlannedAttempt(Task(f"task/{number}", "b", "python", ""), 0, None) for number in range(count)]
 
 
 def _build_record(lease: Lease, node: str) -> AttemptRecord:
@@ -139,11 +149,10 @@ async def make_attempts(nodes: Sequence[StubNode], count: int, folder: Path, obs
     """Make `count` attempts at the nodes, and store their records in a run folder."""
     members = await open_members(nodes, observer.note)
     run: Any = SimpleNamespace(selection=SimpleNamespace(agent=None), folder=folder)
-    attempts = [PlannedAttempt(Task(f"task/{n}", "b", "python", ""), 0, None) for n in range(count)]
     store = RunStore(folder)
     try:
         executor = RayExecutor(members, run, observer)
-        await executor.execute(Work(attempts, RunProgress(), Commits(store), observer))
+        await executor.execute(Work(plan_attempts(count), RunProgress(), Commits(store), observer))
     finally:
         store.close()
         await members.close()

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from figure import Figure, Measurement, Reading
 from session import Session
@@ -63,7 +64,8 @@ async def _measure_service() -> float:
 
     async def work_off() -> None:
         while (number := next(numbers)) < COUNT:
-            await workers.perform(number, seconds=60)  # type: ignore[arg-type]
+            item: Any = number
+            await workers.perform(item, seconds=60)
 
     began = time.process_time()
     await asyncio.gather(*(work_off() for _ in range(NODES * PLACES)))

@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from stub_nodes import Notes, StubNode, make_attempts, open_members
-from test_leases import plan
+from stub_nodes import Notes, StubNode, make_attempts, open_members, plan_attempts
 
 from harness.runs.executors.messages import LeaseBook
 from harness.service.workers.ray_workers import RayWorkers
@@ -48,7 +48,8 @@ async def test_a_service_answers_each_request_once_though_nodes_drop_dead() -> N
 
     async def ask(number: int) -> None:
         async with places:
-            reply, verdict = await workers.perform(number, seconds=60)  # type: ignore[arg-type]
+            item: Any = number
+            reply, verdict = await workers.perform(item, seconds=60)
         assert verdict.resolved
         answered.append(reply)
         kill_some(nodes, len(answered))
@@ -63,7 +64,7 @@ async def test_fewer_units_than_places_go_to_the_nodes_with_the_most_free_places
     nodes = make_nodes()
     await make_attempts(nodes, NODES, tmp_path, Notes())
     assert {node.peak for node in nodes} == {1}
-    units = [[each] for each in plan(*((str(number), 0) for number in range(6)))]
+    units = [[each] for each in plan_attempts(6)]
     book = LeaseBook(units)
     taking = {
         node: [asyncio.create_task(book.take(node)) for _ in range(places)]
@@ -83,8 +84,27 @@ async def test_fewer_units_than_places_go_to_the_nodes_with_the_most_free_places
     assert (await asyncio.gather(*taking["large"]))[-1] is None
 
 
+async def test_a_unit_that_has_lost_its_node_goes_to_the_one_that_worked_last() -> None:
+    first, second = plan_attempts(2)
+    book = LeaseBook([[first], [second]])
+    lost, works = await asyncio.gather(book.take("lost"), book.take("works"))
+    # It has never worked, so nobody knows whether it lives.
+    idle = [asyncio.create_task(book.take("idle")) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert lost is not None
+    assert works is not None
+    book.begin(lost[0])
+    book.finish(works[0])
+    taking = asyncio.create_task(book.take("works"))
+    await asyncio.sleep(0.01)
+    book.give_back(lost)
+    assert await taking == lost
+    book.finish(lost[0])
+    assert await asyncio.gather(*idle) == [None] * 3
+
+
 async def test_a_place_that_is_cancelled_as_it_gets_a_unit_gives_it_back() -> None:
-    (first, second) = plan(("a", 0), ("b", 0))
+    first, second = plan_attempts(2)
     book = LeaseBook([[first], [second]])
     taking = asyncio.create_task(book.take("lost"))
     await asyncio.sleep(0)

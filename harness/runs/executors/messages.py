@@ -147,7 +147,7 @@ class LeaseBook:
     def _lend(self) -> None:
         self._is_lending = False
         while self._free and (unit := self._find_unit()) is not None:
-            node = max(self._free, key=lambda node: len(self._free[node]))
+            node = self._choose_node(unit)
             place = self._free[node].popleft()
             if not self._free[node]:
                 del self._free[node]
@@ -160,6 +160,16 @@ class LeaseBook:
                 if not place.done():
                     place.set_result(None)
             self._free.clear()
+
+    def _choose_node(self, unit: Unit) -> str:
+        """Return the node with the most free places.
+
+        A node that has died idle has the most. A unit that has lost its node must not meet such nodes one
+        after the other, so it gets the node that was the last to work.
+        """
+        if any(self._tries[planned.key] for planned in unit):
+            return next(reversed(self._free))
+        return max(self._free, key=lambda node: len(self._free[node]))
 
     def _find_unit(self) -> Unit | None:
         while self._waiting:

@@ -32,29 +32,28 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(TABL
 # A task of AgentBench, what its agent does, and the text that it submits. None is the reference's solution.
 ACTIONS = (
     ("os/sample/states/1", None, "done"),
-    ("os/sample/states/1", "true", "done"),
     (
         "os/sample/states/1",
         "chmod 600 /root/vault/one; rm /root/vault/a/two; cp /bin/true /usr/bin/stat",
         "done",
     ),
-    ("os/sample/states/0", "cp /bin/true /usr/local/bin/twice", "done"),
     # The shell of the task has a variable, and a process of the task writes to a file.
     ("os/sample/answers/2", "true", "lantern-row"),
     ("os/sample/answers/4", "rm /root/meters/steam", "steam"),
     ("db/sample/14", None, "done"),
-    ("db/sample/14", "SELECT 1", "done"),
     ("db/sample/14", "DROP TABLE `Orchard Harvest`", "done"),
 )
 # What an agent does in a task folder whose answer is 42.
 FOLDER_ACTIONS = (
-    "true",
     "echo 42 > answer.txt; rm input.txt; mkdir -p /logs/verifier; echo 0 > /logs/verifier/reward.txt",
     "mkdir /tests; echo 'raise SystemExit(0)' | tee /tests/conftest.py > conftest.py; echo 41 > answer.txt",
     "for i in git bash python3; do cp --remove-destination /bin/true /usr/bin/$i; done",
-    "rm -rf /app; ln -s / /app",
-    "echo 42 > /tmp/a; ln /tmp/a answer.txt; ln -s answer.txt link; mkfifo pipe; truncate -s 100M hole",
+    "echo 42 > /tmp/a; ln /tmp/a answer.txt; ln -s answer.txt link; mkfifo pipe; truncate -s 5M hole",
 )
+
+
+# All of the memory, so that the number of sandboxes decides.
+SHARES = {"session_memory_share": 1.0, "client_memory_share": 1.0}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -180,22 +179,22 @@ async def test_forks_have_blocking_faces(agentbench: Benchmark) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(agentbench: Benchmark) -> AsyncIterator[Served]:
-    async with serve(benchmarks=(agentbench,), client_sessions=4) as running:
+    async with serve(benchmarks=(agentbench,), client_sessions=4, **SHARES) as running:
         yield running
 
 
 async def test_episodes_of_a_service_start_from_a_snapshot_and_are_graded(
     served: Served, agentbench: Benchmark
 ) -> None:
-    task_id = "os/sample/states/1"
+    task_id = "db/sample/14"
     async with harness.connect(f"{served.url}/{TOKEN}", wait_seconds=0) as host:
         async with host.environment(agentbench, task_id) as episode:
             solution = agentbench.references[task_id].solution
-            await episode.call("bash", {"command": solution})
+            await episode.call("sql", {"sql": solution})
             snapshot = await episode.snapshot()
         async with host.fork(snapshot, 2) as (first, second):
-            assert "vault" in first.prompt
-            await second.call("bash", {"command": "chmod 777 /root/vault"})
+            assert "sql" in first.tools
+            await second.call("sql", {"sql": "DELETE FROM `Orchard Harvest`"})
             assert (await first.submit("done")).score == 1.0
             assert (await second.submit("done")).score == 0.0
             with pytest.raises(UsageError, match="the episode has ended"):

@@ -53,7 +53,7 @@ FOLDER_ACTIONS = (
 
 
 # All of the memory, so that the number of sandboxes decides.
-SHARES = {"session_memory_share": 1.0, "client_memory_share": 1.0}
+SHARES: Any = {"session_memory_share": 1.0, "client_memory_share": 1.0}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -75,7 +75,7 @@ class EnvironmentSnapshot:
     """
 
     # In the form of the environment, which alone reads them.
-    files: Any
+    files: Any = field(repr=False)
     size_bytes: int
     turns_used: int
     agent_acted: bool

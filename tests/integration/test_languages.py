@@ -65,6 +65,27 @@ async def test_a_compiler_that_takes_all_memory_or_time_fails_its_program_alone(
         await check_together(bombs, check, at_once=2)
 
 
+# Public names that a pattern would miss or invent, and a package.
+JAVA_HEADS = (
+    '@SuppressWarnings("unchecked") public class Solution',
+    "/*\n public class Comment {\n*/\npublic class Main",
+    "class Outer { public class Inner {} }\npublic class Main",
+    "package my.own;\npublic record Main(int a)",
+)
+
+
+@pytest.mark.thorough
+async def test_a_java_program_may_have_its_class_anywhere() -> None:
+    async with harness.open_host() as host:
+
+        async def check(head: str) -> None:
+            program = f"{head} {{ public static void main(String... a) {{ System.out.println(7); }} }}"
+            verdict = await host.grade(harness.build_stdin_tests([("", "7")], language="java"), program)
+            assert verdict.status is Status.PASSED, verdict
+
+        await check_together(JAVA_HEADS, check, at_once=2)
+
+
 async def test_a_run_cannot_change_the_program_of_the_next_run() -> None:
     program = "echo 1; echo 'echo 2' > /work/agent/main.sh; rm -f /work/agent/main.sh; echo $((++n))"
     async with harness.open_host() as host:

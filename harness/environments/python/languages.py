@@ -58,11 +58,18 @@ class Language:
         return fill(self.file), tuple(map(fill, self.compile)), tuple(map(fill, self.run))
 
 
-# Compiles, and notes the class that has `main`. `NAME` is the public class.
-_JAVAC = """javac -nowarn -cp TUPLES NAME.java || exit
-for file in NAME.class *.class; do
-  if grep -qs '(\\[Ljava/lang/String;)V' "$file" && grep -q main "$file"; then
-    printf %s "${file%.class}" > .main; exit 0
+# Compiles, and notes the class that has `main`. `NAME` is the public class as far as a pattern can tell. The
+# compiler knows it, and the file must have its name.
+_JAVAC = r"""file=NAME.java
+build() { errors=$(javac -nowarn -d . -cp TUPLES "$file" 2>&1); }
+build || {
+  own='s/.* is public, should be declared in a file named \([^/]*\)$/\1/p'
+  public=$(printf %s "$errors" | sed -n "$own" | head -n 1)
+  test -n "$public" && mv "$file" "$public" && file=$public && build
+} || { printf '%s\n' "$errors" >&2; exit 1; }
+for each in $(find . -name "${file%.java}.class") $(find . -name '*.class'); do
+  if grep -qs '(\[Ljava/lang/String;)V' "$each" && grep -q main "$each"; then
+    each=${each#./}; echo "${each%.class}" | tr / . > .main; exit 0
   fi
 done
 echo "no class has a method main" >&2; exit 1

@@ -4,10 +4,10 @@ A wall limit ends programs that wait for an event that never comes. It must not 
 on a less busy machine. Therefore the wall limit does not count the time in which the most eager living
 ordinary thread of the job waited for a processor, less the CPU time of all other threads of the job.
 
-An ordinary thread has the normal scheduling policy and a nice value of 0 or less. A program that has lowered
-its own priority waits by choice. Only one thread counts, because threads that wait at the same time must not
-add up. The other threads' CPU time is subtracted, because a program can make its own threads wait for each
-other.
+An ordinary thread has the normal scheduling policy and at least PID 1's priority. PID 1 may have a low one,
+because a container without an engine inherits that of the user's command. A program that has lowered its own
+priority waits by choice. Only one thread counts, because threads that wait at the same time must not add up.
+The other threads' CPU time is subtracted, because a program can make its own threads wait for each other.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# Read before any program runs.
+_OWN_NICE = os.getpriority(os.PRIO_PROCESS, 0)
 # Even on the busiest machine, this many times the wall limit is enough. A short limit gets further seconds.
 MOST_PATIENCE = 5
 FURTHER_SECONDS = 10.0
@@ -72,7 +74,7 @@ class StarterTime:
 
 
 def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Return process, id and start of each thread with the normal policy and a nice value of 0 or less."""
+    """Return process, id and start of each thread with the normal policy and no lower priority than ours."""
     found = []
     for pid in pids:
         try:
@@ -87,7 +89,7 @@ def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:
                 nice, started_ticks, policy = int(facts[16]), int(facts[19]), int(facts[38])
             except (OSError, ValueError, IndexError):
                 continue
-            if policy == os.SCHED_OTHER and nice <= 0:
+            if policy == os.SCHED_OTHER and nice <= _OWN_NICE:
                 found.append((pid, int(thread), started_ticks))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from case_checks import check_together
@@ -91,7 +92,7 @@ async def test_the_oracle_passes_and_programs_that_end_early_fail() -> None:
         await check_together(CHOSEN, check, at_once=2)
 
 
-def read_published(shared_data: Path, language: str) -> list[dict[str, str]]:
+def read_published(shared_data: Path, language: str) -> list[dict[str, Any]]:
     with tarfile.open(shared_data / "tasks" / "multipl-e" / "multipl-e-humaneval.tar.gz") as archive:
         (name,) = (each for each in archive.getnames() if each.endswith(f"-{language}.jsonl"))
         file = archive.extractfile(name)
@@ -126,7 +127,7 @@ async def test_the_expected_values_pass_and_all_but_the_last_fail(shared_data: P
                     verdict = await host.grade_task(benchmark, task.id, text, field="completion")
                     assert verdict.status is status, (language, task.id, len(known), verdict)
 
-        await check_together(CHOSEN, check, at_once=2)
+        await check_together(CHOSEN if THOROUGH else ["sh"], check, at_once=2)
 
 
 async def test_every_published_test_is_a_call_and_an_expression(shared_data: Path) -> None:

@@ -124,6 +124,8 @@ class DockerBackend:
         # The containers that hold network namespaces. `close` removes them.
         self.shared_networks = SharedNetworks(client)
         self._find_volumes = make_volume_finder(client)
+        # The containers that an engine did not remove when it was asked to.
+        self._owed: set[str] = set()
 
     def close(self) -> None:
         """Close the connection. Sandboxes keep running."""
@@ -189,7 +191,17 @@ class DockerBackend:
 
     def destroy(self, container_id: str) -> bool:
         self.shared_networks.forget(container_id)
-        return remove(self.client, container_id)
+        try:
+            removed = remove(self.client, container_id)
+        except SandboxError:
+            self._owed.add(container_id)
+            raise
+        # The engine works again. Their owner may live for weeks, so nobody else would remove them.
+        for owed in list(self._owed):
+            with suppress(SandboxError):
+                remove(self.client, owed)
+                self._owed.discard(owed)
+        return removed
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         return list_containers(self.client, labels)

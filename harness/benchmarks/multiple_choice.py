@@ -203,6 +203,7 @@ def define(
         environments=("text",),
         tasks=tasks,
         licence=licence,
+        grading_version=2,
         splits=splits or {},
         missing=dict.fromkeys(sorted(missing), "it was published for evaluation only"),
         formats=("its rows as JSONL, JSON, CSV or Parquet",),

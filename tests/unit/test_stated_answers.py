@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,35 @@ COMPETITIONS = "tasks/examples/resources_servers_ns_tools_data_compmath_test.jso
         ("\u0412", "B"),
         ("Answer: \u0421", "C"),
         ("Answer: \uff22", "B"),
+        ("Answer: \U0001d401!", "B"),
+        ("Answer: B\u200b", "B"),
+        ("\u7b54\u6848\u662fB", "B"),
+        ("The correct answer is therefore B.", "B"),
+        ("The correct answer is London, since it is wet.", "B"),
+        ("Answer: B (not A)", "B"),
+        ("Answer: B. Option A fails.", "B"),
+        ("The answer is B because that option is not suited.", "B"),
+        ("**Answer: B**\n\nThis option is supported by the text.", "B"),
+        ("It has \\boxed{42} elements.\n\nAnswer: B", "B"),
+        ("\\boxed{\\text{(B) \\textbf{London}}}", "B"),
+        ("not B", None),
+        ("I don't think it is B", None),
+        ("The incorrect answer is B", None),
+        ("I would rule out B.", None),
+        ("Answer: B is not correct", None),
+        ("Answer: A (or B)", None),
+        ("Answer: A or maybe B", None),
+        ("Answer: A or\nB", None),
+        ("Answer: A, though B is also correct", None),
+        ("Answer: A to D", None),
+        ("Answer: A oder B", None),
+        ("Answer: A) Paris or B) London", None),
+        ("The answer is A. The answer is B. The answer is C. The answer is D.", None),
+        ("\\boxed{A}\n\\boxed{B}\n\\boxed{C}\n\\boxed{D}", None),
+        ("\\boxed{A} or \\boxed{B}", None),
+        ("<answer>A</answer><answer>B</answer><answer>C</answer><answer>D</answer>", None),
+        ("A) Paris\nB) London\nC) Rome\nD) Oslo", None),
+        ("(A) Paris (B) London (C) Rome (D) Oslo", None),
         ("Answer: A and C", None),
         ("Answer: A, C", None),
         ("Answer: A B C D", None),
@@ -75,7 +105,38 @@ def test_the_text_of_an_option_that_repeats_chooses_none() -> None:
     assert choose_option("The answer is Rome", ("Rome", "Oslo", "Rome")) is None
 
 
+@each_case(
+    ("reply", "options", "letter"),
+    [
+        ("The answer is -5", ("5", "7"), None),
+        ("The answer is 1.5", ("15", "2"), None),
+        ("The answer is x-1", ("x+1", "x"), None),
+        ("The answer is 10^2", ("102", "10\u00b2"), None),
+        ("The answer is M", ("m", "M"), "B"),
+        ("Answer: $\\frac{1}{2}$", ("1", r"\frac{1}{2}"), "B"),
+        ("Answer: B) Vitamin C", ("x", "Vitamin C", "y"), "B"),
+        ("(B) Vitamin C", ("x", "Vitamin C", "y"), "B"),
+        ("Answer: C. Both A and B", ("x", "y", "Both A and B"), "C"),
+        ("Answer: I am unable to choose", tuple("0123456789"), None),
+        ("The answer is I.", tuple("0123456789"), "I"),
+    ],
+)
+def test_the_text_of_an_option_is_compared_with_its_signs(
+    reply: str, options: tuple[str, ...], letter: str | None
+) -> None:
+    assert choose_option(reply, options) == letter
+
+
+def test_a_reply_of_nothing_but_statements_is_read_in_little_time() -> None:
+    options = tuple(f"a long text {number} " * 20 for number in range(26))
+    start = time.process_time()
+    for reply in ("answer is " * 200_000, "answer: x\n" * 200_000, r"\boxed{" * 300_000):
+        choose_option(reply, options)
+    assert time.process_time() - start < 5
+
+
 SEVENTY = (
+    *(r"70 \text{ ways}", "(70)", r"70\%", r"\left(70\right)", r"\color{red}70"),
     *("70", "070", "$70$", r"\text{70}", "70.", "70.0", "+70", r"70^\circ", r"70 \text{ degrees}"),
     *("m+n=70", r"2+68=70", r"\boxed{70}"),
 )
@@ -98,7 +159,9 @@ async def test_an_integer_passes_in_any_spelling_and_no_other_number_does(answer
 def test_phrases_are_compared_by_their_words_or_brackets() -> None:
     assert plain_phrase("> } ]") == plain_phrase(">}]") != plain_phrase("]}>")
     assert plain_phrase("**Apple, fig**.") == plain_phrase("apple fig")
-    assert plain_phrase("True") != plain_phrase("not True")
+    assert plain_phrase("True") == plain_phrase("(True)") != plain_phrase("not True")
+    assert plain_phrase("-50") == plain_phrase("\u221250") != plain_phrase("50")
+    assert plain_phrase("1,234") == plain_phrase("1234") != plain_phrase("1,23")
 
 
 async def grade(name: str, task_id: str, reply: str, **options: Any) -> Verdict:
@@ -118,6 +181,8 @@ async def grade(name: str, task_id: str, reply: str, **options: Any) -> Verdict:
         ("bbh/date_understanding/1", "So the answer is (B).", True),
         ("bbh/date_understanding/1", "So the answer is B) 03/03/2023.", True),
         ("bbh/date_understanding/1", "So the answer is (A) or (B).", False),
+        ("bbh/date_understanding/1", "So the answer is not (B).", False),
+        ("bbh/boolean_expressions/0", "So the answer is True. So the answer is False.", False),
         ("bbh/dyck_languages/2", "So the answer is > } ].", True),
         ("bbh/word_sorting/3", "So the answer is apple, fig, pear, plum.", True),
         ("bbh/word_sorting/3", "So the answer is fig apple pear plum.", False),

@@ -17,7 +17,7 @@ from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.choices import LETTERS
-from harness.core.types import Reference, Submission, Task
+from harness.core.types import DataSource, Reference, Submission, Task
 from harness.environments.text.stated_answers import METRICS, ChoiceAnswer
 
 # The prompt of simple-evals for GPQA and MMLU.
@@ -178,7 +178,12 @@ def configure(
 ) -> Definition:
     """Return the definition with the order of options that the options choose. Raises UsageError."""
     chosen = validate_options(model, options, definition.name)
-    return replace(definition, read=partial(published, seed=chosen.shuffle_seed))
+    seed = chosen.shuffle_seed
+    return replace(definition, read=partial(published, seed=seed), find_window=_describe_order(seed))
+
+
+def _describe_order(seed: int | None) -> Callable[[DataSource, Sequence[Row]], str | None]:
+    return lambda _source, _rows: None if seed is None else f"options shuffled by seed {seed}"
 
 
 def define(
@@ -210,6 +215,7 @@ def define(
         hub=hub,
         bundled=bundled,
         read=partial(published, seed=model().shuffle_seed),
+        find_window=_describe_order(model().shuffle_seed),
         submit=submit,
         reply_rule="the option in the last `\\boxed{X}` or `<answer>`, else in the last `answer is (X)` or "
         "`Answer: X`, else in the last line; several options count as no answer",

@@ -96,6 +96,7 @@ def _make_runs(
 
     from harness.cli.matrix import carry_out_matrix, list_cells
     from harness.core.errors import UsageError
+    from harness.reports.card import find_twice
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
     from harness.runs.unread import locate_unread
@@ -110,6 +111,11 @@ def _make_runs(
     # The command line is over the list.
     values = [{**each, **given, **cell} for each in own for cell in cells]
     loaded = [load_config(config, each, add_settings=add_recorded_settings) for each in values]
+    if twice := find_twice([config.model_dump(mode="json") for config in loaded]):
+        raise UsageError(
+            f"{loaded[twice[0]].benchmark} is listed twice with the same model and options",
+            hint="list it once; n_samples: N makes further attempts",
+        )
     made = carry_out_matrix(loaded, output, partial(locate_unread, config), values)
     if not made.folders:
         raise typer.Exit(made.exit_code or UsageError.exit_code)

@@ -73,7 +73,8 @@ def carry_out_matrix(
         values: the settings of each run from the command line.
 
     Raises:
-        UsageError: for an option that makes sense for one run only, and for an unknown benchmark.
+        UsageError: for an option that makes sense for one run only, an unknown benchmark, and an option
+            that a benchmark does not take.
     """
     if output.results is not None:
         raise UsageError(
@@ -86,7 +87,7 @@ def carry_out_matrix(
             hint="write the samples to a file",
         )
     for config in configs:
-        definition_of(config.benchmark)
+        definition_of(config.benchmark).with_options(config.options)
     index = _Index(configs, is_dry=output.dry_run)
     codes = []
     try:

@@ -225,6 +225,10 @@ def test_a_seed_shuffles_options_the_same_way_each_time() -> None:
     [
         ({"question": "Q", "options": ["x", "y"], "answer": "C"}, "names none of the 2 options"),
         ({"question": "Q", "options": ["x", "x"], "answer": "x"}, "names none of the 2 options, or several"),
+        (
+            {"question": "Q", "options": ["1", "2", "3"], "answer": "2"},
+            "names none of the 3 options, or several",
+        ),
         ({"question": "Q", "options": ["x"], "answer": "A"}, "needs 2 to 26 options, found 1"),
         ({"question": " ", "options": ["x", "y"], "answer": "A"}, "has an empty question"),
         ({"question": "Q", "options": "xy", "answer": "A"}, "needs a list of texts"),
@@ -236,11 +240,14 @@ def test_a_broken_question_is_refused_with_its_line(tmp_path: Path, row: dict[st
         load_benchmark("multiple_choice", data=str(tmp_path / "rows.jsonl"))
 
 
-def test_a_table_may_have_a_column_for_each_option(tmp_path: Path) -> None:
+def test_a_table_or_an_object_may_have_the_options_by_their_letters(tmp_path: Path) -> None:
+    row = {"question": "Which is odd?", "options": {"A": "2", "B": "3", "C": "4"}, "answer": "B"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "rows.csv").write_text("question,A,B,C,answer\nWhich is odd?,2,3,4,B\n")
-    benchmark = load_benchmark("multiple_choice", data=str(tmp_path / "rows.csv"))
-    (target,) = (reference.target for reference in benchmark.references.values())
-    assert target == ChoiceAnswer("B", ("2", "3", "4"))
+    for name in ("rows.csv", "rows.jsonl"):
+        benchmark = load_benchmark("multiple_choice", data=str(tmp_path / name))
+        (target,) = (reference.target for reference in benchmark.references.values())
+        assert target == ChoiceAnswer("B", ("2", "3", "4"))
 
 
 def test_an_answer_of_aime_must_be_an_integer_of_three_digits(tmp_path: Path) -> None:
@@ -255,6 +262,34 @@ def test_a_file_of_several_competitions_gives_each_name_its_own_rows(shared_data
     assert sizes == {"aime2024": 30, "aime2025": 30, "hmmt": 196}
     with pytest.raises(UsageError, match="no task is left"):
         load_benchmark("aime2026", data=file)
+
+
+async def test_the_published_problems_of_aime_pass_in_the_styles_of_models_and_fail_beside_the_answer(
+    shared_data: Path,
+) -> None:
+    right = (
+        r"So \boxed{{{0}}}.",
+        r"\boxed{{{0:03}}}",
+        r"\boxed{{m+n={0}}}",
+        "**Answer:** ${0}$",
+        "<answer>{0}</answer>",
+    )
+    wrong = (
+        r"\boxed{{{0}5}}",
+        r"\boxed{{-{0}1}}",
+        r"\boxed{{{0}}} or \boxed{{1{0}}}",
+        "It is {0}.",
+        r"\boxed{{{0}, 1{0}}}",
+    )
+    for name in ("aime2024", "aime2025"):
+        benchmark = load_benchmark(name, data=str(shared_data / COMPETITIONS))
+        for task in benchmark.tasks:
+            target = benchmark.references[task.id].target
+            assert isinstance(target, IntegerAnswer)
+            for style in (*right, *wrong):
+                reply = style.format(target.gold)
+                verdict = await grade_integer(target, benchmark.submission(task, "completion", reply))
+                assert verdict.resolved is (style in right), (task.id, reply)
 
 
 @each_case(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from case_checks import each_case
 
-from harness.benchmarks import load_benchmark
+import harness.audit
+from harness.benchmarks import load_benchmark, mmlu, multiple_choice
 from harness.core.errors import DataError, UsageError
-from harness.core.scoring.choices import choose_option
+from harness.core.scoring.choices import LETTERS, choose_option
 from harness.core.scoring.metrics import passes_by_majority
 from harness.core.types import Status, Submission, Verdict
 from harness.environments import grader_of
@@ -103,6 +106,30 @@ def test_a_reply_chooses_the_one_option_that_it_states(reply: str, letter: str |
 
 def test_the_text_of_an_option_that_repeats_chooses_none() -> None:
     assert choose_option("The answer is Rome", ("Rome", "Oslo", "Rome")) is None
+
+
+def test_a_prompt_and_a_reply_with_all_letters_choose_none_whatever_the_options_say() -> None:
+    attack = Path(harness.audit.__file__).parent / "attacks/answers-that-say-too-much/every-option.yaml"
+    replies = yaml.safe_load(attack.read_bytes())["answers"]
+    texts = (
+        "B",
+        "C and D",
+        "Vitamin C",
+        "42",
+        "not A",
+        "It is I.",
+        "(A)",
+        "A. first",
+        "none of the above",
+        "no",
+    )
+    for prompt, count in itertools.product((multiple_choice.PROMPT, mmlu.PROMPT), range(2, len(texts) + 1)):
+        for start in range(len(texts)):
+            options = (texts * 2)[start : start + count]
+            shown = multiple_choice.show_options(options)
+            asked = prompt.format(letters=LETTERS[:count], question="Which?", options=shown, category="law")
+            chosen = {reply: choose_option(reply, options) for reply in (asked, *replies)}
+            assert {*chosen.values()} == {None}, (options, chosen)
 
 
 @each_case(

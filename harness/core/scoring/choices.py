@@ -26,10 +26,11 @@ _LOOKALIKES = str.maketrans(
 # The words before an answer. The answer follows on the same line, or alone on the next one. A line may hold
 # several statements.
 _STATEMENT = re.compile(
-    r"(?:\b(?:answer|option|choice)\b|\u7b54\u6848)[*_`\s]{0,4}"
+    r"(?P<word>\b(?:answer|option|choice)\b|\u7b54\u6848)[*_`\s]{0,4}"
     r"(?:(?:is|are|would be|must be|:|=|\uff1a|\u662f|\u4e3a)[*_`\s]{0,4}){1,3}(?=[^\n])",
     re.IGNORECASE,
 )
+_MENTIONED = frozenset({"option", "choice"})
 _MAX_STATEMENT = 2000
 # Only so many statements at the end of a reply are read, so that a reply of nothing else takes little time.
 _MAX_STATEMENTS = 100
@@ -82,6 +83,7 @@ _DENIAL = re.compile(
 _PRONOUN = re.compile(
     r"I(?:'|\s+(?:am|was|do|did|have|can|could|will|would|think|believe|guess|know|need|choose|cannot)\b)"
 )
+_LISTED = re.compile(r"[\s*_([]*(?P<letter>[A-Z])[*_]*[)\].:]")
 # The article or the pronoun at the start of a sentence.
 _WORDS = re.compile(r"\W*[AI]\s+[a-z]")
 _LAST_LINES = 2
@@ -115,11 +117,12 @@ def choose_option(reply: str, options: Sequence[str]) -> str | None:
         choices = {_read(said, known) for said in line[-_MAX_STATEMENTS:]} - {None}
         if choices or any(_names_options(said, known) for said in line):
             stated.append(choices.pop() if len(choices) == 1 else None)
-    for said in reversed(_list_statements(text)):
+    for word, said in reversed(_list_statements(text)):
         if len(stated) == len(options):
             break
         choice = _read(said, known)
-        if choice is not None or _names_options(said, known):
+        # Only options are mentioned in passing: "this option is ...".
+        if choice is not None or word not in _MENTIONED or _names_options(said, known):
             stated.append(choice)
     if not stated:
         return _choose_in_last_lines(text, known)
@@ -163,7 +166,7 @@ def _read(said: str, known: _Options, ends: re.Pattern[str] = _REASON_OR_SENTENC
         return None
     letter, rest = named["letter"].upper(), named["rest"]
     own = known.texts.get(letter, "")
-    if own and rest.lstrip(" -\u2013:").casefold().startswith(own.casefold()):
+    if len(own) > 1 and rest.lstrip(" -\u2013:").casefold().startswith(own.casefold()):
         rest = rest.lstrip(" -\u2013:")[len(own) :]
     head = rest[: _cut(rest, ends)]
     further = {match["letter"] for match in _LONE.finditer(head)} & {*known.letters} - {letter}
@@ -186,9 +189,10 @@ def _names_options(said: str, known: _Options) -> bool:
     )
 
 
-def _list_statements(text: str) -> list[str]:
+def _list_statements(text: str) -> list[tuple[str, str]]:
+    """Return the word before each statement, and the rest of its line."""
     return [
-        _line(text, match.end())
+        (match["word"].lower(), _line(text, match.end()))
         for match in deque(_STATEMENT.finditer(text), _MAX_STATEMENTS)
         if not _REFUTED.search(text, max(match.start() - 60, 0), match.start())
     ]
@@ -214,7 +218,8 @@ def _list_marks(text: str) -> list[list[str]]:
 def _choose_in_last_lines(text: str, known: _Options) -> str | None:
     lines = [line for line in text.split("\n") if line.strip()][-_LAST_LINES:]
     whole = [None if _WORDS.match(line) else _read(line, known, _REASON) for line in lines]
-    if len({*whole} - {None}) > 1:
+    listed = {match["letter"] for line in lines if (match := _LISTED.match(line))}
+    if len(listed) > 1 or len({*whole} - {None}) > 1:
         return None  # a list of the options
     for line, choice in zip(reversed(lines), reversed(whole), strict=True):
         found = {match["letter"] for match in _LONE.finditer(_plain(line))} & {*known.letters}

@@ -178,7 +178,8 @@ def _find_prompt_form(run: StoredRun) -> str | None:
         return None
     start = _share_start(prompts)
     end = _share_start([prompt[len(start) :][::-1] for prompt in prompts])[::-1]
-    return shorten(f"{start}[...]{end}", _PROMPT_CHARACTERS) if start or end else None
+    form = " ".join(f"{start}[...]{end}".split())
+    return shorten(form, _PROMPT_CHARACTERS) if start or end else None
 
 
 def _share_start(texts: Sequence[str]) -> str:

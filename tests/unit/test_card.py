@@ -38,7 +38,7 @@ def test_a_card_has_each_benchmark_and_its_conditions(tmp_path: Path) -> None:
     assert "<h2" in page.read_text()
     assert "<script" not in page.read_text()
     assert "| `aime2025` (bundled sample) | 100.0 % (61.0 % to 100.0 %) | 6 | 12 |" in text.read_text()
-    assert "- prompts: `[...]\\nPlease reason step by step" in text.read_text()
+    assert "- prompts: `[...] Please reason step by step" in text.read_text()
     assert all("seconds of an attempt" in each.conditions for each in card.results)
     folders = sorted((tmp_path / "runs").glob("*/"))
     again = invoke("--run", folders[0], "--run", folders[1])

@@ -64,6 +64,7 @@ COMPETITIONS = "tasks/examples/resources_servers_ns_tools_data_compmath_test.jso
         ("Answer: B. Option A fails.", "B"),
         ("The answer is B because that option is not suited.", "B"),
         ("**Answer: B**\n\nThis option is supported by the text.", "B"),
+        ("Answer: B\n\nThis answer is right because the others are not.", "B"),
         ("It has \\boxed{42} elements.\n\nAnswer: B", "B"),
         ("\\boxed{\\text{(B) \\textbf{London}}}", "B"),
         ("not B", None),

@@ -31,6 +31,7 @@ _STATEMENT = re.compile(
     re.IGNORECASE,
 )
 _MENTIONED = frozenset({"option", "choice"})
+_SIGNS = frozenset(":=\uff1a")
 _MAX_STATEMENT = 2000
 # Only so many statements at the end of a reply are read, so that a reply of nothing else takes little time.
 _MAX_STATEMENTS = 100
@@ -117,12 +118,11 @@ def choose_option(reply: str, options: Sequence[str]) -> str | None:
         choices = {_read(said, known) for said in line[-_MAX_STATEMENTS:]} - {None}
         if choices or any(_names_options(said, known) for said in line):
             stated.append(choices.pop() if len(choices) == 1 else None)
-    for word, said in reversed(_list_statements(text)):
+    for is_declared, said in reversed(_list_statements(text)):
         if len(stated) == len(options):
             break
         choice = _read(said, known)
-        # Only options are mentioned in passing: "this option is ...".
-        if choice is not None or word not in _MENTIONED or _names_options(said, known):
+        if choice is not None or is_declared or _names_options(said, known):
             stated.append(choice)
     if not stated:
         return _choose_in_last_lines(text, known)
@@ -189,10 +189,16 @@ def _names_options(said: str, known: _Options) -> bool:
     )
 
 
-def _list_statements(text: str) -> list[tuple[str, str]]:
-    """Return the word before each statement, and the rest of its line."""
+def _list_statements(text: str) -> list[tuple[bool, str]]:
+    """Return the rest of the line of each statement, and whether it declares an answer, as `Answer:` does.
+
+    Others may only mention one: `this option is ...`, `the answer is explained above`.
+    """
     return [
-        (match["word"].lower(), _line(text, match.end()))
+        (
+            match["word"].lower() not in _MENTIONED and not _SIGNS.isdisjoint(match[0]),
+            _line(text, match.end()),
+        )
         for match in deque(_STATEMENT.finditer(text), _MAX_STATEMENTS)
         if not _REFUTED.search(text, max(match.start() - 60, 0), match.start())
     ]

@@ -183,8 +183,10 @@ def _find_prompt_form(run: StoredRun) -> str | None:
 
 
 def _share_start(texts: Sequence[str]) -> str:
+    """Return the whole words that all texts begin with."""
     same = takewhile(lambda signs: len({*signs}) == 1, zip(*texts, strict=False))
-    return "".join(signs[0] for signs in same)
+    start = "".join(signs[0] for signs in same)
+    return start[: max(start.rfind(" "), start.rfind("\n")) + 1]
 
 
 def _list_warnings(run: StoredRun) -> Iterator[str]:

@@ -71,7 +71,11 @@ def definition_of(name: str) -> Definition:
     if set(parts := name.split(",")) <= set(known):
         options = " ".join(f"-b {each}" for each in parts)
         raise UsageError(f"unknown benchmark '{name}'", hint=f"give each its own option: {options}")
-    raise unknown_name("benchmark", name, known, lister="harness benchmarks")
+    if Path(name).is_dir():
+        from harness.benchmarks.data.task_sets import nothing_found
+
+        raise nothing_found(Path(name))
+    raise unknown_name("benchmark", name, known, lister="harness benchmarks; or name a folder of tasks")
 
 
 def load_benchmark(

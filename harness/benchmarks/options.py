@@ -122,7 +122,8 @@ def parse_options(texts: list[str], *, option: str = "--option", is_text: bool =
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            example = "cost=5" if option == "--run-budget" else "release=v1"
+            examples = {"--run-budget": "cost=5", "--base-image": "'*=packages'"}
+            example = examples.get(option, "release=v1")
             raise UsageError(f"{option} '{text}' is not NAME=VALUE", hint=f"for example {option} {example}")
         try:
             parsed = value if is_text else parse_yaml(value)

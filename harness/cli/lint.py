@@ -20,6 +20,17 @@ _SETTINGS = (
 app = typer.Typer()
 
 
+def require_task_folders(name: str, command: str) -> None:
+    """Raise UsageError for a benchmark that is not a folder of tasks, before its data are loaded."""
+    from harness.benchmarks.loading import definition_of
+    from harness.core.errors import UsageError
+
+    if definition_of(name).environments != ("container",):
+        raise UsageError(
+            f"{name}: only folders of tasks can be checked", hint=f"such as: harness {command} path/to/tasks"
+        )
+
+
 @app.command(cls=take_settings(*_SETTINGS))
 def lint(
     context: typer.Context,
@@ -67,6 +78,7 @@ def lint(
     if (folder is None) == ("benchmark" not in given):
         raise UsageError("name one folder of tasks", hint="such as: harness lint path/to/tasks")
     given.setdefault("benchmark", folder)
+    require_task_folders(given["benchmark"], "lint")
     for path in results or ():
         check_results_path(path, force=force)
     display = progress_display(sys.stderr, quiet=quiet)

@@ -49,7 +49,7 @@ class Command:
         With a `language`, any file is a program in it. Raises UsageError for an empty command line, for a
         program that cannot be read, and for an unknown language.
         """
-        if not argv:
+        if not argv or not argv[0]:
             raise UsageError(
                 "the command is missing",
                 hint="run: harness exec -- CMD..., harness exec FILE.py, or harness exec -",

@@ -194,8 +194,9 @@ def read_card(path: Path) -> Card:
         results = [Result(**result) for result in found["results"]]
         card = Card(found["title"], found["made_with"], results)
     except (OSError, KeyError, TypeError, ValueError) as error:
+        fault = f"it lacks the field {error}" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{path} is not a card of harness: {error}", hint="harness card -o card.json writes one"
+            f"{path} is not a card of harness: {fault}", hint="harness card -o card.json writes one"
         ) from error
     if found.get("schema_version") != CARD_VERSION:
         raise UsageError(f"{path}: schema_version {found.get('schema_version')} is not {CARD_VERSION}")

@@ -54,6 +54,7 @@ from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.shards import select_shard
+from harness.runs.task_machines import read_machine_rules
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces
 from harness.sandbox.limits import Limits
@@ -211,6 +212,7 @@ def select(
 def _require_usable(config: RunConfig, *, serves_client: bool) -> None:
     if any(k < 1 for k in config.k):
         raise UsageError(f"--k must be at least 1, not {min(config.k)}")
+    read_machine_rules(config)  # before an engine is asked
     if config.agent == CLIENT and not serves_client:
         task = config.task_ids[0] if config.task_ids else "TASK"
         command = escape_terminal(f"harness mcp {config.benchmark} {task}")

@@ -309,7 +309,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             else "name a run folder, such as one in runs/",
         ) from error
     except BrokenJSONError as error:
-        raise UsageError(f"{path}:{error.line}: {error}", hint=_DAMAGED) from error
+        raise UsageError(f"{path}:{error.line}: is not JSON: {error}", hint=_DAMAGED) from error
     except ValidationError as error:
         raise UsageError(
             f"{path}: is not a manifest: {describe_first_error(error)}", hint=_DAMAGED

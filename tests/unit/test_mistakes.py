@@ -155,7 +155,7 @@ MISTAKES = {
     "report": "harness report --help",
     "compare latest": "harness compare runs/before latest",
     "compare before after --regression-threshold 2%": "from 0 to 1: 0.02",
-    "report elsewhere/broken": "manifest.json:1: broken JSON",
+    "report elsewhere/broken": "the file is damaged",
     "compare a b": "harness runs",
     "run --resume latest": "",
     "run --resume nothing": "harness runs",

@@ -118,7 +118,7 @@ def shorten(text: str, limit: int, *, keep_end: bool = False) -> str:
     """Return the start of `text`, or its end, in at most `limit` characters. The length marks a cut."""
     if len(text) <= limit:
         return text
-    mark = _name_length(text)
+    mark = f"{_name_length(text)} " if keep_end else _name_length(text)
     room = max(limit - len(mark), 0)
     return (mark + text[len(text) - room :] if keep_end else text[:room] + mark)[:limit]
 

@@ -235,7 +235,7 @@ def test_a_name_without_a_path_is_a_folder_only_if_it_holds_tasks(
     (tmp_path / "empty").mkdir()
     assert load_benchmark("mine").name == "mine"
     assert load_benchmark("mbpp", data="bundled").definition.environments == ("python",)
-    with pytest.raises(HarnessError, match="unknown benchmark 'empty'"):
+    with pytest.raises(HarnessError, match="empty: holds no task folder"):
         load_benchmark("empty")
 
 

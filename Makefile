@@ -105,6 +105,7 @@ lint: $(TOOLS) ## run ruff, mypy and import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict harness tests examples
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tests/measure/measure.py --check
 
 keywords: $(TOOLS) ## write the types of the keywords of `harness.run`, after a change of a setting
 	PYTHONPATH=tests $(BIN)/python tests/keyword_types.py

@@ -81,13 +81,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from harness.api import RunResult, compare, run
-    from harness.benchmarks import load_benchmark
     from harness.benchmarks.hidden_tests import (
         build_assert_tests,
         build_call_tests,
         build_stdin_tests,
         read_hidden_tests,
     )
+    from harness.benchmarks.loading import load_benchmark
     from harness.client.remote import connect
     from harness.core.errors import (
         DataError,

@@ -15,11 +15,10 @@ from harness.core.types import AttemptRecord, Submission, Summary
 from harness.reports.html import describe_rate, render_result
 from harness.reports.notebook import choose_display
 from harness.reports.run_folder import write_report
-from harness.runs.agents import AttemptContext
-from harness.runs.agents.agent import UserAgent
+from harness.runs.agents.agent import AttemptContext, UserAgent
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
-from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
+from harness.runs.progress import RunObserver
 from harness.runs.run import Run, open_run
 from harness.runs.run_names import find_run
 from harness.runs.settings.keywords import RunOptions as RunOptions
@@ -38,7 +37,7 @@ class RunResult:
     summary: Summary
     # Each record is read from the run folder whenever it is used, because a run may have very many.
     attempts: Sequence[AttemptRecord]
-    # Whether the tasks are the bundled sample, whose figures are no result of the benchmark.
+    # Whether the tasks are the bundled sample, whose figures are not results of the benchmark.
     is_bundled: bool = False
 
     def to_frame(self) -> pandas.DataFrame:

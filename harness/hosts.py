@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
-from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.custom import is_own
+from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.loading import load_benchmark
+from harness.benchmarks.recipe import is_own
 from harness.core.errors import UsageError
 from harness.core.portal import SyncFace, hold_face
 from harness.environments import environment_spec
@@ -98,7 +99,7 @@ def open_host_sync(
     Raises as `open_host` does.
     """
     if host is not None and options:
-        raise UsageError("options are those of this machine, and the host is another", hint="leave them out")
+        raise UsageError("options describe this machine, and the host is another", hint="leave them out")
     return hold_face(lambda: host or open_host(**options), _build_closed_error)
 
 

@@ -27,6 +27,7 @@ from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.oci.backend import has_containers
+from harness.sandbox.machine.images import build_images
 
 pytest_plugins = ["model_fixtures"]
 ROOT = Path(__file__).parents[1]
@@ -41,66 +42,61 @@ NEED_ENGINE = ("backend", "e2e", "integration", "security")
 LONGEST_FIRST = (
     "e2e/test_ray_runs.py",
     "e2e/test_ray_service.py",
+    "integration/test_time_limits.py",
     "security/test_repository_forgeries.py",
+    "e2e/test_swebench_runs.py",
+    "chaos/test_chaos.py",
+    "e2e/test_public_agents.py",
     "security/test_shell_state.py",
     "security/test_hostile_programs.py",
-    "integration/test_time_limits.py",
-    "security/test_lost_sandboxes.py",
     "e2e/test_audit_command.py",
-    "integration/test_unusual_programs.py",
-    "e2e/test_exec_command.py",
-    "e2e/test_run_interrupts.py",
-    "e2e/test_engine_outages.py",
-    "e2e/test_chat_runs.py",
-    "e2e/test_real_data.py",
-    "integration/test_doctor.py",
-    "integration/test_viewer_page.py",
-    "e2e/test_swebench_runs.py",
-    "e2e/test_command_agent.py",
+    "security/test_lost_sandboxes.py",
     "security/test_database_attacks.py",
-    "integration/test_hub.py",
-    "integration/test_maths_answers.py",
-    "e2e/test_process.py",
-    "security/test_attacks_on_naive_graders.py",
+    "e2e/test_chat_runs.py",
+    "e2e/test_command_agent.py",
+    "security/test_forged_checks.py",
+    "e2e/test_exec_command.py",
+    "integration/test_unusual_programs.py",
+    "integration/test_doctor.py",
+    "e2e/test_run_interrupts.py",
+    "integration/test_maths_kinds.py",
+    "e2e/test_engine_outages.py",
+    "integration/test_borderline_times.py",
+    "integration/test_machine_copies.py",
+    "security/test_learning_over_samples.py",
+    "integration/test_database.py",
+    "integration/test_viewer_page.py",
     "integration/test_remote_run.py",
-    "e2e/test_run.py",
-    "chaos/test_chaos.py",
+    "integration/test_disk_watch.py",
+    "integration/test_hub.py",
+    "integration/test_service.py",
+    "e2e/test_run_resume.py",
+    "e2e/test_replay_runs.py",
+    "e2e/test_exports.py",
+    "integration/test_service_connections.py",
+    "integration/test_hosts.py",
+    "e2e/test_cluster_scripts.py",
+    "security/test_changed_machines.py",
+    "security/test_processor_time_relays.py",
     "e2e/test_answer_runs.py",
     "integration/test_root_shell.py",
-    "security/test_processor_time_relays.py",
-    "integration/test_mcp_sandbox_servers.py",
-    "e2e/test_mcp_servers_in_sandbox.py",
     "integration/test_grade_requests.py",
-    "e2e/test_mcp_command.py",
-    "e2e/test_service_overload.py",
-    "integration/test_machine_copies.py",
-    "security/test_network_meetings.py",
-    "security/test_changed_machines.py",
-    "integration/test_disk_watch.py",
-    "integration/test_database.py",
-    "e2e/test_worlds_run.py",
-    "e2e/test_replay_runs.py",
-    "e2e/test_isolation_option.py",
-    "e2e/test_killed_at_each_write.py",
     "integration/test_shared_by_tasks.py",
-    "security/test_learning_over_samples.py",
-    "e2e/test_exports.py",
-    "e2e/test_predictions.py",
-    "e2e/test_run_resume.py",
-    "e2e/test_mcp_servers_run.py",
-    "integration/test_rewards.py",
-    "security/test_containment.py",
-    "e2e/test_killed_runs.py",
-    "e2e/test_full_disks.py",
-    "integration/test_sandbox_life.py",
-    "e2e/test_failures.py",
-    "security/test_grader_forgery.py",
-    "e2e/test_killed_model_runs.py",
-    "integration/test_shared_networks.py",
-    "e2e/test_doctor_command.py",
-    "e2e/test_public_agents.py",
+    "integration/test_mcp_sandbox_servers.py",
+    "e2e/test_process.py",
+    "e2e/test_mcp_servers_in_sandbox.py",
     "e2e/test_unknown_runs.py",
-    "e2e/test_shard_runs.py",
+    "integration/test_sandbox_life.py",
+    "e2e/test_predictions.py",
+    "e2e/test_killed_at_each_write.py",
+    "e2e/test_real_data.py",
+    "backend/test_backend.py",
+    "integration/test_sealed_grading.py",
+    "integration/test_costly_values.py",
+    "e2e/test_full_disks.py",
+    "e2e/test_mcp_command.py",
+    "security/test_network_meetings.py",
+    "e2e/test_run_input.py",
 )
 
 
@@ -143,6 +139,18 @@ def require_running_engine(request: pytest.FixtureRequest) -> None:
     """Fail every test of these folders if the engine is stopped, even if the test catches errors or skips."""
     if request.path.relative_to(ROOT / "tests").parts[0] in NEED_ENGINE:
         request.getfixturevalue("running_engine")
+
+
+@pytest.fixture(scope="session")
+def common_images(client: APIClient) -> None:
+    build_images(client, ["python", "os"], notify=print)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def build_common_images(request: pytest.FixtureRequest) -> None:
+    """Build the images of most tests once, before a fixture of a module opens sandboxes."""
+    if request.path.relative_to(ROOT / "tests").parts[0] in ("integration", "security"):
+        request.getfixturevalue("common_images")
 
 
 @pytest.fixture(scope="session")
@@ -239,11 +247,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not THOROUGH and (left_out := [item for item in items if item.get_closest_marker("thorough")]):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-    ranks = {ROOT / "tests" / name: rank for rank, name in enumerate(LONGEST_FIRST)}
+    ranks = {f"tests/{name}": rank for rank, name in enumerate(LONGEST_FIRST)}
 
     def rank_of(item: pytest.Item) -> int:
-        in_unit = item.path.is_relative_to(ROOT / "tests/unit")
-        return ranks.get(item.path, len(ranks) + in_unit)
+        name = item.nodeid.partition("::")[0]
+        return ranks.get(name, len(ranks) + name.startswith("tests/unit/"))
 
     items.sort(key=rank_of)
 

@@ -30,3 +30,8 @@ def text_of_length(piece: str, characters: int) -> str:
 def one_in_four(items: Sequence[Item], start: int) -> Sequence[Item]:
     """Return every fourth item from `start` on, so that four consecutive starts cover all items."""
     return items if THOROUGH else items[start % 4 :: 4]
+
+
+def one_in_two(items: Sequence[Item], start: int) -> Sequence[Item]:
+    """Return every second item from `start` on, so that two consecutive starts cover all items."""
+    return items if THOROUGH else items[start % 2 :: 2]

@@ -29,6 +29,9 @@ _DOCKERFILE = """
 FROM {base}
 COPY pytest /usr/lib/python3/dist-packages/
 RUN printf '#!/bin/sh\\nexec python3 -m pytest "$@"\\n' > /usr/bin/pytest && chmod 755 /usr/bin/pytest \\
+    && mkdir /usr/lib/python3/dist-packages/part-1.dist-info \\
+    && printf 'Name: part\\nVersion: 1\\nRequires-Dist: fastpart; extra == "speed"\\n' \\
+       > /usr/lib/python3/dist-packages/part-1.dist-info/METADATA \\
     && mkdir -p /app/repo && echo data > /app/input.txt && cd /app/repo && git init -q \\
     && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m first
 WORKDIR /app
@@ -42,7 +45,10 @@ INSTRUCTION = "Write the answer into /app/answer.txt. The git repository is in /
 SCRIPT = """#!/bin/bash
 cd /app
 git -C /app/repo status > /dev/null
+git clone -q /app/repo /tmp/clone 2> /dev/null
+perl -e 'use strict'
 python3 -c 'import json'
+python3 -c 'import fastpart' 2> /dev/null
 python3 -m pytest /tests/test_outputs.py -rA
 if [ $? -eq 0 ]; then echo 1 > /logs/verifier/reward.txt; else echo 0 > /logs/verifier/reward.txt; fi
 """

@@ -57,9 +57,6 @@ def message(
 def message_error(status: int, kind: str, text: str, **headers: str) -> RawReply:
     """Return an error of the Messages API. Underscores in the names of headers stand for hyphens."""
     body = {"type": "error", "error": {"type": kind, "message": text}, "request_id": "req_1"}
-    from anthropic.types import ErrorResponse
-
-    ErrorResponse.model_validate(body)
     return RawReply(status, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
 

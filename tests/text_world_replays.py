@@ -125,7 +125,7 @@ def replay_shop(folder: Path, index: Path) -> dict[str, list[str]]:
     """
     results: dict[str, list[str]] = {}
     for files in find_shop_records(folder):
-        records = ShopRecords(files, _open_catalogue(files[GOALS], index))
+        records = ShopRecords(files, load_catalogue(find_shop(files[GOALS], index)))
         results[f"{files[GOALS].name}, all goals in order"] = _differences(_compare_goals(records))
         kinds: dict[str, Callable[[ShopRecords, Any], Pairs]] = {
             PURCHASES: _compare_purchase,
@@ -147,14 +147,15 @@ def find_shop_records(folder: Path) -> list[dict[str, Path]]:
     return [{GOALS: parent / f"{GOALS}.json", **files} for (parent, _), files in found.items()]
 
 
-def _open_catalogue(goals: Path, index: Path) -> Catalogue:
+def find_shop(goals: Path, index: Path) -> PublishedShop:
+    """Return the shop of recorded goals. Raises FileNotFoundError if no catalogue beside them is theirs."""
     wanted = {goal["asin"] for goal in json.loads(goals.read_bytes())["goals"]}
     for products in sorted(goals.parent.rglob("items_shuffle*.json")):
         if wanted <= {each["asin"] for each in json.loads(products.read_bytes())}:
             ending = products.stem.removeprefix("items_shuffle")
             attributes = products.with_name(f"items_ins_v2{ending}.json")
             instructions = products.with_name("items_human_ins.json")
-            return load_catalogue(PublishedShop.at(products, attributes, instructions, index=index))
+            return PublishedShop.at(products, attributes, instructions, index=index)
     raise FileNotFoundError(f"no catalogue next to {goals} has all products of the goals")
 
 

@@ -15,9 +15,10 @@ from harness.audit.forging.result import describe_folders
 from harness.audit.forging.suite import OWN
 from harness.core.types import AttemptRecord, DataSource, Status
 from harness.environments.container.seal import Level
-from harness.runs.manifest import SCHEMA_VERSION
-from harness.runs.run_files import replace_file
+from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
+# The description of an audit, and its result, in its folder.
+AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # The ends that nothing in an attempt has caused.
 NO_VERDICT = (Status.INFRA_ERROR, Status.CANCELLED)
 

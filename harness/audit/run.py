@@ -12,8 +12,8 @@ import random
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +37,35 @@ from harness.audit.forging.suite import (
     build_forging_controls,
     read_levels,
 )
-from harness.audit.results import Audit, AuditedAttempt
-from harness.benchmarks import Benchmark
+from harness.audit.results import AUDIT, Audit, AuditedAttempt
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
+from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, DataSource, Task
 from harness.environments import environment_spec
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
-from harness.runs.agents import settings_for
-from harness.runs.config import RunConfig
-from harness.runs.filters import TaskFilters
-from harness.runs.observer import RunObserver
+from harness.runs.agents.agent import settings_for
+from harness.runs.attempt_index import ATTEMPTS
+from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
+from harness.runs.progress import RunObserver
 from harness.runs.run import Run, open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
-from harness.runs.settings import name_option
-from harness.runs.shards import select_shard
-from harness.runs.store import MANIFEST, read_manifest
+from harness.runs.settings import RunConfig, name_option
+from harness.runs.settings.tasks import read_shard
+from harness.runs.store import MANIFEST, read_duration, read_manifest, read_records
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
 from harness.runs.unread import list_unread_isolation
 from harness.sandbox.limits import Limits
 
-# The description of an audit, and its result, in its folder.
-AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
-# The settings that only task folders read.
-_OF_FOLDERS = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
+# The settings that only machines from images of tasks read.
+_OF_TASK_IMAGES = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
+# The settings that may differ between the shards of an audit.
+_OF_A_SHARD = {"shard": None, "output_dir": "", "max_concurrent": None, "max_sandboxes": None}
 # Only programs run under these limits, because an environment and its reference need the usual ones. An
 # attack that burns time ends by a limit. Every other attack needs only a small part of them.
 LIMITS = Limits(
@@ -94,7 +95,7 @@ class AuditPlan:
     attacks: tuple[str, ...]
     control_run: SuiteRun
     attack_run: SuiteRun
-    # The seal levels at which task folders are attacked, None for each task's own.
+    # The seal levels of the attacks on task folders, None for each task's own.
     levels: tuple[Level | None, ...] = ()
 
     @property
@@ -129,7 +130,7 @@ def plan_audit(
         attacked: the number of tasks to attack, None for all.
         attacks: the names of the attacks to make, none for all.
         takes_whole_folders: whether all tasks of a folder are attacked, however many others are.
-        levels: the seal levels at which task folders are attacked, and `own`. Default: `own` and `live`.
+        levels: the seal levels of the attacks on task folders, or `own`. Default: `own` and `live`.
         notify: shows a message to the user.
 
     Raises:
@@ -148,8 +149,8 @@ def plan_audit(
     settings = settings_for(benchmark)
     kinds = sorted({task.environment for task in benchmark.tasks})
     specs = [environment_spec(kind) for kind in kinds]
-    for unread in list_unread_isolation(config, benchmark.definition, specs):
-        raise unread
+    for error in list_unread_isolation(config, benchmark.definition, specs):
+        raise error
 
     filters = TaskFilters.of_config(config)
     named = select_tasks(benchmark, filters)
@@ -158,9 +159,10 @@ def plan_audit(
         attacked = None
     elif levels and not is_of_folders:
         raise UsageError(f"{benchmark.name} has no seal levels", hint="leave out --level")
-    for key in () if is_of_folders else sorted(config.model_dump(exclude_defaults=True).keys() & _OF_FOLDERS):
-        hint = "leave it out, because only folders of tasks use it"
-        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(key)}", hint=hint)
+    unread = config.model_dump(exclude_defaults=True).keys() & _OF_TASK_IMAGES
+    if not any(spec.runs_task_images for spec in specs) and unread:
+        hint = "leave it out, because only tasks with images of their own use it"
+        raise UsageError(f"benchmark '{benchmark.name}' does not read {name_option(min(unread))}", hint=hint)
     chosen = sample_every_kind(benchmark, named, attacked, config.seed)
 
     def plan_run(
@@ -274,9 +276,7 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     """
     attempts: list[AuditedAttempt] = []
     seconds, left = 0.0, 0
-    manners: dict[str, str] = {}
-    quarantined: dict[str, str] = {}
-    weak_tests: dict[str, str] = {}
+    facts = _Facts()
     for part in (plan.control_run, plan.attack_run):
         config = part.selection.config.model_copy(update={"output_dir": str(folder)})
         selection = replace(part.selection, config=config)
@@ -289,11 +289,69 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
                 AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
                 for record in run.records()
             ]
-            manners |= _list_manners(run.selection)
-            quarantined |= run.selection.quarantined
-            weak_tests |= run.manifest.get("weak_tests", {})
+            facts.add(run.selection, run.manifest)
             seconds += run.duration_seconds
             left += await _count_containers(run)
+    return _conclude(plan, folder, attempts, facts, seconds, left)
+
+
+def join_audits(folders: Sequence[Path], *, is_trusted: bool, notify: Callable[[str], None]) -> Audit:
+    """Return the result of the audit whose shards are in these folders. No attempt is made.
+
+    Raises UsageError for folders that are not all finished shards of one audit, each of them once.
+    """
+    plans = [plan_resumed_audit(folder, is_trusted=is_trusted, notify=notify) for folder in folders]
+    shards = [read_shard(plan.config.shard or "1/1") for plan in plans]
+    alike = [{**plan.describe(), "config": plan.config.model_copy(update=_OF_A_SHARD)} for plan in plans]
+    if any(each != alike[0] for each in alike):
+        raise UsageError("these are not the shards of one audit", hint="name audits that differ in --shard")
+    wanted = [(number, shards[0][1]) for number in range(1, shards[0][1] + 1)]
+    if sorted(shards) != wanted:
+        given = ", ".join(f"{number}/{total}" for number, total in sorted(shards))
+        raise UsageError(f"each of {len(wanted):,} shards is needed once, and these are {given}")
+    attempts: list[AuditedAttempt] = []
+    seconds = 0.0
+    facts = _Facts()
+    for kind in ("control_run", "attack_run"):
+        for folder, plan in zip(folders, plans, strict=True):
+            part: SuiteRun = getattr(plan, kind)
+            run = _find_run(folder, part.selection.config.agent)
+            found = {} if run is None else {_key(each): each for each, _ in read_records(run / ATTEMPTS)}
+            planned = [(each.task.id, each.number) for each in part.selection.plan]
+            if run is None or not found.keys() >= set(planned):
+                hint = f"make the rest: harness audit --resume {quote_argument(folder)}"
+                raise UsageError(f"{folder}: the audit is not finished", hint=hint)
+            attempts += [
+                AuditedAttempt(_find_step(part.suite, found[key]), found[key], folder=run) for key in planned
+            ]
+            facts.add(part.selection, read_manifest(run))
+            seconds += read_duration(run)
+    order = {task.id: place for place, task in enumerate(plans[0].control_run.selection.benchmark.tasks)}
+    attempts.sort(key=lambda each: order[each.record.task_id])
+    return _conclude(plans[0], folders[0], attempts, facts, seconds, left=0)
+
+
+def _key(record: AttemptRecord) -> tuple[str, int]:
+    return record.task_id, record.attempt
+
+
+@dataclass(slots=True)
+class _Facts:
+    """The texts about tasks that an audit collects from its runs, by task id."""
+
+    manners: dict[str, str] = field(default_factory=dict)
+    quarantined: dict[str, str] = field(default_factory=dict)
+    weak_tests: dict[str, str] = field(default_factory=dict)
+
+    def add(self, selection: Selection, manifest: Mapping[str, Any]) -> None:
+        self.manners |= _list_manners(selection)
+        self.quarantined |= selection.quarantined
+        self.weak_tests |= manifest.get("weak_tests", {})
+
+
+def _conclude(
+    plan: AuditPlan, folder: Path, attempts: list[AuditedAttempt], facts: _Facts, seconds: float, left: int
+) -> Audit:
     # An empty agent whom a task folder's tests pass is reported, and says nothing about the attacks.
     controls = (NULL, CONSTANT) if plan.levels else (CONSTANT,)
     guessable = {
@@ -308,9 +366,9 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
         duration_seconds=round(seconds, 3),
         attempts=tuple(attempts),
         containers_left=left,
-        manners=manners,
-        quarantined=quarantined,
-        weak_tests=weak_tests,
+        manners=facts.manners,
+        quarantined=facts.quarantined,
+        weak_tests=facts.weak_tests,
         levels=plan.levels,
     )
 

@@ -14,7 +14,7 @@ from harness.benchmarks.loading import (
     load_with_options,
     rebuild_task,
 )
-from harness.benchmarks.source import BenchmarkRecipe
+from harness.benchmarks.recipe import BenchmarkRecipe
 
 if TYPE_CHECKING:
     from harness.benchmarks.classes import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench

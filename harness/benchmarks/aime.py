@@ -82,6 +82,7 @@ def _define_aime(year: int, repository: str, split: str = "train") -> Definition
         environments=("text",),
         tasks=30,
         licence="competition texts, not free",
+        grading_version=2,
         formats=("its rows as JSONL, JSON, CSV or Parquet",),
         missing=dict.fromkeys(("train", "dev"), "it has 30 problems"),
         hub=HubDataset(repository, "default", split),

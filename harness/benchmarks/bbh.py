@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +25,8 @@ INSTRUCTION = 'Think step by step, and end your reply with the sentence "So the 
 _CANARY = "-----"
 _OPTION = re.compile(r"^\((?P<letter>[A-Z])\)\s*(?P<text>.*)$", re.MULTILINE)
 _LETTER = re.compile(r"\((?P<letter>[A-Z])\)")
-_STATED = re.compile(r"\banswer[*_\s]{0,4}(?:is|:)[*_:\s]{0,4}(?P<said>[^\n]{1,2000})", re.IGNORECASE)
+_MAX_ANSWER = 2000
+_STATED = re.compile(r"\banswer[*_\s]{0,4}(?:is|:)[*_:\s]{0,4}(?=[^\n])", re.IGNORECASE)
 
 
 def read(row: Row) -> tuple[Task, Reference]:
@@ -60,8 +62,9 @@ def submit(task: Task, field: str, text: str) -> Submission:
     if field not in REPLY_FIELDS:
         return Submission(text.strip(), agent_output=text)
     reply = drop_thoughts(text)
-    said = [match["said"] for match in _STATED.finditer(reply)]
-    found = next(marked_parts(reply), None) or stated_answer(reply) or (said[-1] if said else "")
+    last = deque(_STATED.finditer(reply), 1)
+    said = reply[last[0].end() :][:_MAX_ANSWER].partition("\n")[0] if last else ""
+    found = next(marked_parts(reply), None) or stated_answer(reply) or said
     # The sentence ends here, and what follows it explains the answer.
     answer = re.split(r"\.(?:\s|\Z)", found.strip(), maxsplit=1)[0].strip()
     return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
@@ -131,6 +134,7 @@ BENCHMARKS = (
         environments=("text",),
         tasks=6511,
         licence="MIT",
+        grading_version=2,
         missing=dict.fromkeys(("train", "dev"), "it was published for evaluation only"),
         formats=("the folder of the repository", "its files as JSON"),
         hub=None,

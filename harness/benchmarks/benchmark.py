@@ -15,8 +15,8 @@ from harness.benchmarks.data.splits import SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
+from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
-from harness.benchmarks.source import BenchmarkRecipe
 from harness.core.errors import HarnessError, SandboxError, UsageError, unknown_name
 from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict
@@ -60,7 +60,7 @@ class CategoryFacts:
 class TaskResult:
     """The result of the first attempt at a task, for the benchmark's own scores.
 
-    A task without a verdict has the score 0. `metrics` has those of `Definition.score_metrics`.
+    A task without a verdict has the score 0. `metrics` has the ones of `Definition.score_metrics`.
     """
 
     resolved: bool
@@ -122,7 +122,7 @@ class Definition:
     unused_fields: frozenset[str] = frozenset()
     """The fields of published rows that are named like tests and that the rules do not use."""
     reply_rule: str = ""
-    """The rule by which the answer is taken out of a reply, as documentation. SubmitProgram has its own."""
+    """The rule that takes the answer out of a reply, as documentation. SubmitProgram has its own."""
     play: Callable[[Task, Reference, Environment], Awaitable[Submission]] | None = None
     """Acts on the reference in the task's environment, as the oracle. Tasks of text alone need none."""
     metrics: tuple[Metric, ...] = ()

@@ -140,7 +140,7 @@ class Category:
     folders: tuple[str, ...]
     # Returns whether a file of the folder, by its name there, is read into memory.
     is_needed: Callable[[str], bool]
-    # Returns the rows of a folder. Each row has the field `task_id`, and a field by which `owns` knows it.
+    # Returns the rows of a folder. Each row has the field `task_id`, and a field that `owns` knows it by.
     rows: Callable[[CategoryFiles, CategoryOptions], Iterator[Row]]
     # Returns whether a row is one of upstream's records of this category, by its fields.
     owns: Callable[[Row], bool]
@@ -175,7 +175,7 @@ class Category:
     # Returns how the check of a task judges, in words, or None. It gets all references.
     find_manner: Callable[[Reference], str | None] = lambda _reference: None
     # Returns a notice about the tasks of the category, or None. It gets the category's own options, and True
-    # if the tasks are those of the bundled sample.
+    # if the tasks are the bundled sample's.
     find_notice: Callable[[Any, bool], str | None] = lambda _own, _is_bundled: None
     options: type[Options] = NoOptions
     # Returns the model that the environment asks for judgements with the category's own options, or None.

@@ -298,7 +298,7 @@ class _Programs(BenchmarkClass):
     """Benchmarks that report pass@k. A prediction is a text, or a list of texts for one problem.
 
     Args:
-        k: The values of k, one or several. None stands for 1 and the number of predictions.
+        k: The values of k, one or several. None means 1 and the number of predictions.
     """
 
     def __init__(

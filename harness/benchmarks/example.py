@@ -40,7 +40,7 @@ class Example(Mapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The reference of a task, by which answers are graded."""
+    """The reference of a task, which grades its answers."""
 
     task: Task
     reference: Reference

@@ -241,7 +241,7 @@ def _are_pairs(quoted: list[tuple[_End, bool]]) -> bool:
 
 
 def _follow_quotes(line: str, quote: str) -> str:
-    """Return the triple quotes in which a line of Python ends, "" for none, from those in which it begins."""
+    """Return the triple quotes open at a line's end, "" for none, from the quotes open at its start."""
     position = 0
     while position < len(line):
         if quote:

@@ -25,7 +25,7 @@ MOST_TEST_SECONDS = 600.0
 MAX_TESTS = 10_000
 # One test has to fit into one request, together with the program.
 MAX_TEST_BYTES = 32 << 20
-# Source travels in the header of a request, as JSON in ASCII, in which the program needs room too.
+# Source travels in the header of a request, as JSON in ASCII, which also holds the program.
 MAX_SOURCE_BYTES = 4 << 20
 
 HiddenTarget: TypeAlias = StdinTests | CallTests | ProgramTests

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
-from harness.benchmarks.custom import is_own, own_definition
 from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.hub import HubDataset, load_hub_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import is_cache, load_rows
-from harness.benchmarks.source import BenchmarkRecipe
-from harness.core.discovery import find_declared, list_declared, load_entry_points
+from harness.benchmarks.recipe import BenchmarkRecipe, is_own, names_task_folders
+from harness.core.discovery import find_declared, list_declared, load_entry_points, names_python_file
 from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
+from harness.core.inputs.files import MAX_TEXT_BYTES, open_input
 from harness.core.types import DataSource, Reference, Task
 
 ENTRY_POINTS = "harness.benchmarks"
@@ -31,7 +31,7 @@ def _ours() -> dict[str, Definition]:
 
 @cache
 def definitions() -> dict[str, Definition]:
-    """Return all benchmarks by name: ours, and those of installed packages.
+    """Return all benchmarks by name: ours, and installed packages'.
 
     Raises UsageError for an entry point that does not hold definitions.
     """
@@ -63,15 +63,19 @@ def definition_of(name: str) -> Definition:
     if name in known:
         return known[name]
     for each in known.values():
-        if name in each.categories:
+        if (category := each.find_category(name)) in each.categories:
             raise UsageError(
                 f"'{name}' is a category of the benchmark {each.name}",
-                hint=f"select it with -b {each.name} --filter-category {name}",
+                hint=f"select it with -b {each.name} --filter-category {category}",
             )
     if set(parts := name.split(",")) <= set(known):
         options = " ".join(f"-b {each}" for each in parts)
         raise UsageError(f"unknown benchmark '{name}'", hint=f"give each its own option: {options}")
-    raise unknown_name("benchmark", name, known, lister="harness benchmarks")
+    if Path(name).is_dir():
+        from harness.benchmarks.data.task_sets import nothing_found
+
+        raise nothing_found(Path(name))
+    raise unknown_name("benchmark", name, known, lister="harness benchmarks; or name a folder of tasks")
 
 
 def load_benchmark(
@@ -94,7 +98,7 @@ def load_benchmark(
         data: A file in a published format or a folder of such, `hub`, `bundled`, or a folder that is
             empty or a cache, to keep downloads in (by default HARNESS_DATA, or `~/.harness/data`).
             None asks the hub.
-        split: `train`, `dev`, `test`, or another split of the benchmark; None stands for the one that is
+        split: `train`, `dev`, `test`, or another split of the benchmark; None means the one that is
             published for evaluation.
         notify: Gets warnings and other notes, each a line.
         observer: Gets the progress of downloads.
@@ -363,3 +367,28 @@ def _select_rows(
     if not held:
         raise DataError(f"holds no row of split '{wanted}'", path=source.location)
     return held, replace(source, rows=len(held))
+
+
+def own_definition(path: Path) -> Definition:
+    """Return the benchmark that a user's file or folder describes.
+
+    A Python file is imported, and so runs, on the host, because it is the user's own code and trusted as
+    this package is. A YAML file is data. Raises UsageError with file and key if the file cannot be used.
+    """
+    if names_task_folders(str(path)):
+        from harness.benchmarks.task_folders import folder_definition
+
+        return folder_definition(Path(os.path.expanduser(path)).absolute())
+    from harness.benchmarks.custom.mapping import read_mapping
+    from harness.benchmarks.custom.module import read_module
+
+    path = Path(os.path.expanduser(path)).absolute()
+    try:
+        open_input(path, max_bytes=MAX_TEXT_BYTES).close()
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"{path}: no such file", hint="-b takes the name of a benchmark, or your own file"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
+    return read_module(path) if names_python_file(path.name) else read_mapping(path)

@@ -84,7 +84,7 @@ def read(row: Row) -> tuple[Task, Reference[ProgramTests]]:
 
 
 def humaneval_shape(row: Row) -> dict[str, Any]:
-    """Return the fields of a row with those of HumanEval's schema added, under the same task id.
+    """Return a row with the fields of HumanEval's schema added, under the same task id.
 
     `prompt` is the program up to and including the header of the function under test, with the text as its
     docstring. `canonical_solution` is the rest. `test` defines `check(candidate)`.

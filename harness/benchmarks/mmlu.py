@@ -37,9 +37,11 @@ class MMLUOptions(ChoiceOptions):
 def configure(definition: Definition, options: Mapping[str, Any], *, plain: Definition) -> Definition:
     """Return the definition as its options change it. Raises UsageError, and DataError for the examples."""
     chosen = validate_options(MMLUOptions, options, definition.name)
-    read = plain.with_options({"shuffle_seed": chosen.shuffle_seed}).read
+    shuffled = plain.with_options({"shuffle_seed": chosen.shuffle_seed})
+    read = shuffled.read
+    definition = replace(definition, read=read, find_window=shuffled.find_window)
     if chosen.examples is None:
-        return replace(definition, read=read)
+        return definition
     examples: dict[str, list[tuple[str, str]]] = {}
     for row in read_rows(chosen.examples)[0]:
         question = read_question(row)

@@ -17,7 +17,7 @@ from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.choices import LETTERS
-from harness.core.types import Reference, Submission, Task
+from harness.core.types import DataSource, Reference, Submission, Task
 from harness.environments.text.stated_answers import METRICS, ChoiceAnswer
 
 # The prompt of simple-evals for GPQA and MMLU.
@@ -54,9 +54,9 @@ def read_question(row: Row) -> Question:
     """Return the question of a row in one of the published shapes.
 
     MMLU-Pro has `options`, and `answer` or `answer_index`. MMLU has `choices`, and `answer` from 0. ARC has
-    `choices` as an object of `text` and `label`, and `answerKey`. AGIEval has `passage`, `options` with their
-    letters and `label`. A table may have a column for each letter: `A`, `B`, `C`. The answer is a letter, a
-    place from 0, or the whole text of an option.
+    `choices` as an object of `text` and `label`, and `answerKey`. Any other object has the options by their
+    letters. AGIEval has `passage`, `options` with their letters and `label`. A table may have a column for
+    each letter: `A`, `B`, `C`. The answer is a letter, a place from 0, or the whole text of an option.
 
     Raises DataError for any other row.
     """
@@ -86,8 +86,10 @@ def _read_options(row: Row, field: str) -> tuple[list[str], tuple[str, ...]]:
         [row.text(letter) for letter in columns] if columns and field not in row.values else row.value(field)
     )
     labels = list(LETTERS)
-    if isinstance(value, Mapping):
-        labels, value = [str(label) for label in value.get("label", labels)], value.get("text")
+    if isinstance(value, Mapping) and "text" in value:
+        labels, value = [str(label) for label in value.get("label", labels)], value["text"]
+    elif isinstance(value, Mapping):
+        labels, value = list(map(str, value)), list(value.values())
     if not isinstance(value, list) or not all(isinstance(option, str) for option in value):
         raise row.error(f"needs a list of texts, found {describe(value)}", field=field)
     found = [_LABEL.match(option) for option in value]
@@ -110,11 +112,13 @@ def _find_place(answer: Any, labels: Sequence[str], options: Sequence[str]) -> i
     if not isinstance(answer, str):
         return None
     plain = answer.strip().strip("()")
-    for names in (labels, list(LETTERS[: len(options)]), [str(place) for place in range(len(options))]):
+    for names in (labels, list(LETTERS[: len(options)])):
         if plain in names:
             return names.index(plain)
-    same = [place for place, option in enumerate(options) if option == answer.strip()]
-    return same[0] if len(same) == 1 else None
+    # A number may be the place of one option and the text of another.
+    same = {place for place, option in enumerate(options) if option == answer.strip()}
+    same |= {place for place in range(len(options)) if plain == str(place)}
+    return same.pop() if len(same) == 1 else None
 
 
 class ChoiceOptions(Options):
@@ -178,7 +182,12 @@ def configure(
 ) -> Definition:
     """Return the definition with the order of options that the options choose. Raises UsageError."""
     chosen = validate_options(model, options, definition.name)
-    return replace(definition, read=partial(published, seed=chosen.shuffle_seed))
+    seed = chosen.shuffle_seed
+    return replace(definition, read=partial(published, seed=seed), find_window=_describe_order(seed))
+
+
+def _describe_order(seed: int | None) -> Callable[[DataSource, Sequence[Row]], str | None]:
+    return lambda _source, _rows: None if seed is None else f"options shuffled by seed {seed}"
 
 
 def define(
@@ -203,12 +212,14 @@ def define(
         environments=("text",),
         tasks=tasks,
         licence=licence,
+        grading_version=2,
         splits=splits or {},
         missing=dict.fromkeys(sorted(missing), "it was published for evaluation only"),
         formats=("its rows as JSONL, JSON, CSV or Parquet",),
         hub=hub,
         bundled=bundled,
         read=partial(published, seed=model().shuffle_seed),
+        find_window=_describe_order(model().shuffle_seed),
         submit=submit,
         reply_rule="the option in the last `\\boxed{X}` or `<answer>`, else in the last `answer is (X)` or "
         "`Answer: X`, else in the last line; several options count as no answer",

@@ -94,7 +94,7 @@ def _unknown_option(name: str, model: type[Options], benchmark: str) -> UsageErr
 
 
 def list_plain_defaults(model: type[Options]) -> dict[str, Any]:
-    """Return the defaults of options that have plain ones, those of a group by its name."""
+    """Return the defaults of options that have plain ones, a group's by its name."""
     found: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, Options):
@@ -122,7 +122,8 @@ def parse_options(texts: list[str], *, option: str = "--option", is_text: bool =
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
-            example = "cost=5" if option == "--run-budget" else "release=v1"
+            examples = {"--run-budget": "cost=5", "--base-image": "'*=packages'"}
+            example = examples.get(option, "release=v1")
             raise UsageError(f"{option} '{text}' is not NAME=VALUE", hint=f"for example {option} {example}")
         try:
             parsed = value if is_text else parse_yaml(value)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable
 
 # The methods that decorators add to a class.
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
@@ -97,21 +95,3 @@ def _stored(node: ast.AST) -> set[str]:
     return {
         part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
     }
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkRecipe:
-    """A benchmark's name, options and data, as plain data. `load_recipe` loads it."""
-
-    name: str
-    """The name of a benchmark, or the absolute path of a user's own."""
-    split: str
-    data: str | None
-    """`hub`, `bundled`, an absolute path, or None for the data that the benchmark itself names."""
-    sha256: str
-    """The SHA-256 (hex) that the data must have."""
-    options: Mapping[str, Any]
-    extract: str | None = None
-    """The rule for code that the user named, None for the benchmark's own."""
-    categories: tuple[str, ...] = ()
-    """The categories whose data are loaded, none for all."""

@@ -1,4 +1,4 @@
-"""Folders of tasks in Harbor's form or in that of Terminal-Bench 1, named by their path."""
+"""Folders of tasks in the form of Harbor or Terminal-Bench 1, named by their path."""
 
 from __future__ import annotations
 
@@ -21,11 +21,16 @@ from harness.benchmarks.options import NO_EFFECT, OptionEffect, Options, validat
 from harness.core.errors import DataError, HarnessError
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
-from harness.environments.container.calibration import NUMBERED, SAME_PROCESS, SEAL_NUMBER
 from harness.environments.container.compose import read_services
 from harness.environments.container.environment import ContainerEnvironment, solve
 from harness.environments.container.steps import MAX_SECONDS, list_views
-from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
+from harness.environments.container.target import (
+    NUMBERED,
+    SAME_PROCESS,
+    SEAL_NUMBER,
+    TaskFolderSetup,
+    TaskFolderTarget,
+)
 from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
 
 _SHOWN_WARNINGS = 10

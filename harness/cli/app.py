@@ -11,12 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from harness import __version__
 from harness.cli.commands import EXAMPLES
 from harness.cli.error_lines import print_error
-from harness.cli.hints import CommandGroup
+from harness.cli.hints import CommandGroup, advise_number
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.text import quote_argument
+from harness.core.version import __version__
 
 INTERRUPTED = 130
 INTERNAL_ERROR = 3
@@ -85,7 +85,8 @@ def _name_next_step(error: HarnessError) -> str | None:
             return f"harness config validate {file} lists every problem"
     commands = list(itertools.takewhile(lambda word: word[:1] != "-", words))
     path = next((each for each in (" ".join(commands[:2]), *commands[:1]) if each in EXAMPLES), "")
-    return f"see: {' '.join(filter(None, ('harness', path)))} --help"
+    command = " ".join(filter(None, ("harness", path)))
+    return advise_number(error.message, command) or f"see: {command} --help"
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:

@@ -10,14 +10,14 @@ import typer
 
 from harness.cli.completion import complete_benchmark
 from harness.cli.error_lines import print_error
-from harness.cli.run_options import Force, Quiet, Trust, Verbose
+from harness.cli.run_options import Force, Quiet, ResultFiles, Trust, Verbose
 from harness.cli.settings import read_settings, take_settings
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
     from harness.audit.results import Audit
     from harness.audit.run import AuditPlan
-    from harness.runs.observer import RunObserver
+    from harness.runs.progress import RunObserver
 
 DEFAULT_TASKS = 5
 # The relay of models is attacked by its own suite, as if it were a benchmark.
@@ -66,15 +66,7 @@ def audit(
             help="Attack task folders at this seal level (repeatable). Default: own (the task's) and live.",
         ),
     ] = None,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-o",
-            "--results",
-            metavar="FILE",
-            help="Write the audit as JSON, or that of a folder as Markdown to a .md (repeatable).",
-        ),
-    ] = None,
+    results: ResultFiles = None,
     force: Force = False,
     resume: Annotated[Path | None, typer.Option("--resume", help="Resume the audit in this folder.")] = None,
     trust: Trust = False,
@@ -85,18 +77,16 @@ def audit(
 
     The audit of a folder of tasks shows which of them an agent can pass without doing them.
 
-    `harness audit relay` attacks the relay of models: no grader, but the way by which programs in sandboxes
+    `harness audit relay` attacks the relay of models: not a grader, but the way that programs in sandboxes
     reach a model. The exit code is 1 if an attack passed or a reference failed, and 3 if infra errors remain.
     """
     import sys
 
-    from harness.audit.results import write_audit
-    from harness.audit.run import AUDIT_RESULTS, make_audit_folder, plan_audit, plan_resumed_audit
+    from harness.audit.results import AUDIT_RESULTS, write_audit
+    from harness.audit.run import make_audit_folder, plan_audit, plan_resumed_audit
     from harness.cli.carry_out import check_results_path
     from harness.core.errors import UsageError
-    from harness.reports.audit import conclude, print_audit
     from harness.reports.console import LONG
-    from harness.reports.folder_audit import print_folder_audit, write_folder_markdown
     from harness.reports.progress import progress_display
     from harness.reports.table import print_record_details
     from harness.runs.config import load_config
@@ -152,17 +142,28 @@ def audit(
         raise UsageError("only the audit of task folders is written as Markdown", hint="name a .json")
     result = _carry_out(plan, folder, display, verbose)
     write_audit(result, folder / AUDIT_RESULTS)
-    for path in results or ():
-        (write_folder_markdown if path.suffix == ".md" else write_audit)(result, path)
     if verbose:
         for attempt in result.attempts:
             print_record_details(attempt.record, folder=attempt.folder, stream=sys.stderr, limit=LONG)
-    (print_folder_audit if plan.levels else print_audit)(result, stream=sys.stdout)
+    report_audit(result, results or ())
+
+
+def report_audit(result: Audit, paths: Sequence[Path]) -> None:
+    """Print the result of an audit and write it to files. Raises typer.Exit if the exit code is not 0."""
+    import sys
+
+    from harness.audit.results import write_audit
+    from harness.reports.audit import conclude, print_audit
+    from harness.reports.folder_audit import print_folder_audit, write_folder_markdown
+
+    for path in paths:
+        (write_folder_markdown if path.suffix == ".md" else write_audit)(result, path)
+    (print_folder_audit if result.levels else print_audit)(result, stream=sys.stdout)
     if not result.sound:
         unfinished = not (result.forged or result.failed) and bool(result.unfinished)
         print_error(
             f"the grader is not shown to be sound: {conclude(result)}",
-            f"make the rest: harness audit --resume {quote_argument(folder)}" if unfinished else None,
+            f"make the rest: harness audit --resume {quote_argument(result.folder)}" if unfinished else None,
         )
         raise typer.Exit(NOT_SOUND if result.forged or result.failed else UNFINISHED)
 

@@ -18,13 +18,16 @@ def benchmarks(
     import json
     import sys
 
-    from harness.benchmarks import definitions
-    from harness.reports.benchmarks import facts_json, markdown, print_benchmarks
+    from harness.cli.completion import read_benchmark_facts
 
-    listed = [definition for _, definition in sorted(definitions().items())]
     if as_json:
-        typer.echo(json.dumps(facts_json(listed), indent=2))
-    elif as_markdown:
-        typer.echo(markdown(listed))
+        typer.echo(json.dumps(read_benchmark_facts(), indent=2))
+        return
+    from harness.reports.benchmarks import markdown, print_benchmarks
+
+    if as_markdown:
+        from harness.benchmarks.loading import definitions
+
+        typer.echo(markdown([definition for _, definition in sorted(definitions().items())]))
     else:
-        print_benchmarks(listed, stream=sys.stdout)
+        print_benchmarks(read_benchmark_facts(), stream=sys.stdout)

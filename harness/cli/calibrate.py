@@ -33,9 +33,11 @@ def calibrate(
     import sys
 
     from harness.cli.carry_out import OutputOptions, make_run
+    from harness.cli.lint import require_task_folders
     from harness.reports.sealed import print_levels
     from harness.runs.config import load_config
 
+    require_task_folders(folder, "calibrate")
     given = {"benchmark": folder, "agent": "null", **read_settings(context)}
     made = make_run(load_config(None, given), OutputOptions(verbosity=verbose, quiet=quiet))
     if made.folder is None:

@@ -48,6 +48,10 @@ def card(
             "--output", "-o", metavar="FILE", help="FILE.html, .md or .json (repeatable). Default: stdout."
         ),
     ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="INDEX", help="Go on with the runs of this index of a matrix."),
+    ] = None,
     force: Force = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -76,7 +80,7 @@ def card(
         folders = [find_run(run, None) for run in runs]
     else:
         output = OutputOptions(verbosity=verbose, quiet=quiet)
-        folders, code = _make_runs(read_settings(context, config), config, sets, output)
+        folders, code = _make_runs(read_settings(context, config), config, sets, output, resume)
     made = build_card([read_run(folder) for folder in folders])
     for path in outputs or ():
         with path.open("w", encoding="utf-8") as stream:
@@ -89,13 +93,14 @@ def card(
 
 
 def _make_runs(
-    given: dict[str, Any], config: Path | None, sets: Path | None, output: Any
+    given: dict[str, Any], config: Path | None, sets: Path | None, output: Any, resume: Path | None
 ) -> tuple[list[Path], int]:
     """Return the folders of the runs that were made, and the exit code. Raises UsageError."""
     from functools import partial
 
-    from harness.cli.matrix import carry_out_matrix, list_cells
+    from harness.cli.matrix import ResumedMatrix, carry_out_matrix, list_cells
     from harness.core.errors import UsageError
+    from harness.reports.card import find_twice
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
     from harness.runs.unread import locate_unread
@@ -110,7 +115,13 @@ def _make_runs(
     # The command line is over the list.
     values = [{**each, **given, **cell} for each in own for cell in cells]
     loaded = [load_config(config, each, add_settings=add_recorded_settings) for each in values]
-    made = carry_out_matrix(loaded, output, partial(locate_unread, config), values)
+    if twice := find_twice([config.model_dump(mode="json") for config in loaded]):
+        raise UsageError(
+            f"{loaded[twice[0]].benchmark} is listed twice with the same model and options",
+            hint="list it once; n_samples: N makes further attempts",
+        )
+    again = None if resume is None else ResumedMatrix(resume)
+    made = carry_out_matrix(loaded, output, partial(locate_unread, config), values, again)
     if not made.folders:
         raise typer.Exit(made.exit_code or UsageError.exit_code)
     return made.folders, made.exit_code

@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "view": ("view", "Show runs on a local web page."),
         "compare": ("compare", "Compare two runs, paired by task."),
         "card": ("card", "Run several benchmarks with a model, and write one page about them."),
-        "merge": ("merge", "Join the shards of a run into one run folder."),
+        "merge": ("merge", "Join the shards of a run into one folder, or of an audit into a result (-o)."),
         "export": ("export", "Export the attempts of a run for other projects."),
     },
     "Benchmarks and samples": {

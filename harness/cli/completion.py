@@ -9,9 +9,11 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 _AGENTS = Path(__file__).parents[1] / "runs" / "agents"
-_BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+# The packages whose sources decide the facts about benchmarks.
+_DECLARING = [Path(__file__).parents[1] / name for name in ("benchmarks", "environments", "reports")]
 _DECLARED = re.compile(r"^AGENTS\b.*?\)\s*,?\s*\)$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"\(\s*\"([\w.-]+)\"\s*,")
 # Only `harness mcp` selects this agent.
@@ -49,11 +51,11 @@ def complete_agent(incomplete: str) -> list[str]:
 
 def complete_benchmark(incomplete: str) -> list[str]:
     """Return the names of benchmarks that begin with `incomplete`."""
-    return [name for name in _read_benchmarks() if name.startswith(incomplete)]
+    return [name for each in read_benchmark_facts() if (name := str(each["name"])).startswith(incomplete)]
 
 
-def _read_benchmarks() -> list[str]:
-    """Return the names of all benchmarks, from a file if no package has changed since it was written.
+def read_benchmark_facts() -> list[dict[str, Any]]:
+    """Return the facts about all benchmarks, from a file if no package has changed since it was written.
 
     An import of all benchmarks takes a second, and a shell asks at each press of a key.
     """
@@ -62,20 +64,22 @@ def _read_benchmarks() -> list[str]:
 
     from harness.core.lock import cache_dir
 
-    sources = [*_BENCHMARKS.rglob("*.py"), *map(Path, filter(os.path.isdir, sys.path))]
+    sources = [path for folder in _DECLARING for path in folder.rglob("*.py")]
+    sources += map(Path, filter(os.path.isdir, sys.path))
     state = [str(Path(__file__)), max(path.stat().st_mtime_ns for path in sources), len(sources)]
-    kept = cache_dir() / "benchmark-names.json"
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    kept = cache_dir() / "benchmark-facts.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         stored = json.loads(kept.read_bytes())
         if stored["state"] == state:
-            return [str(name) for name in stored["names"]]
-    from harness.benchmarks import definitions
+            return list(stored["facts"])
+    from harness.benchmarks.loading import definitions
+    from harness.reports.benchmarks import facts_json
 
-    names = sorted(definitions())
+    facts = facts_json(definition for _, definition in sorted(definitions().items()))
     with contextlib.suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"state": state, "names": names}))
-    return names
+        kept.write_text(json.dumps({"state": state, "facts": facts}))
+    return facts
 
 
 def complete_run(incomplete: str) -> list[str]:

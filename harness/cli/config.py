@@ -98,7 +98,7 @@ def _describe(problems: int, unchecked: str | None) -> str:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of a config, by which editors complete and check its keys."""
+    """Print the JSON schema of a config. Editors complete and check its keys by it."""
     import json
 
     from harness.runs.config_schema import build_config_schema

@@ -38,7 +38,7 @@ def fetch(
     """Download a benchmark's data. An interrupted download continues."""
     import sys
 
-    from harness.benchmarks import definition_of
+    from harness.benchmarks.loading import definition_of
     from harness.benchmarks.loading import fetch as fetch_split
     from harness.core.errors import UsageError
     from harness.reports.data import show_downloads
@@ -107,7 +107,7 @@ def show(
     import json
     import sys
 
-    from harness.benchmarks import load_with_options
+    from harness.benchmarks.loading import load_with_options
     from harness.core.errors import UsageError, unknown_task
     from harness.reports.data import example_values, print_example, show_downloads
 
@@ -173,7 +173,7 @@ def export(
     for unread in list_useless(config):
         raise unread
     with show_downloads(sys.stderr) as observer:
-        # A user would pay for replies to prompts that are not those of the benchmark.
+        # A user would pay for replies to prompts that are not the benchmark's.
         loaded = load_configured(config, notify=observer.note, observer=observer, sample_stands_in=False)
     tasks = select_configured_tasks(loaded, config)
     with open_export(output, force=force) as file:

@@ -86,9 +86,9 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
     from harness.sandbox.backends import connect_backend
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.limits import Limits
-    from harness.sandbox.machine.checks import diagnose
-    from harness.sandbox.selfcheck import check_backend
+    from harness.sandbox.machine.checks.diagnosis import diagnose
     from harness.sandbox.selfcheck.check import Check, Level
+    from harness.sandbox.selfcheck.suite import check_backend
 
     try:
         backend = connect_backend(name, notify=typer.echo)

@@ -88,7 +88,7 @@ def main() -> NoReturn:
 
 
 def _exit(code: Any) -> NoReturn:
-    """Exit, even if the user's agent has left threads or processes for which Python would wait."""
+    """Exit, even if the user's agent has left threads or processes that Python would wait for."""
     import threading
 
     children = sys.modules["multiprocessing"].active_children() if "multiprocessing" in sys.modules else []

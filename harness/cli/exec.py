@@ -48,7 +48,7 @@ def execute(
     """Run untrusted code in a fresh sandbox, and print its output.
 
     The output is printed as it comes.
-    The exit code is that of the command, 128 + N if signal N killed it, and 124 if a limit ended it.
+    The exit code is the command's, 128 + N if signal N killed it, and 124 if a limit ended it.
     """
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.untrusted import Command, build_limits, carry_out

@@ -54,5 +54,7 @@ def open_export(path: Path | None, *, force: bool) -> Iterator[TextIO]:
         raise UsageError(f"{path}: is not a regular file", hint="name a file")
     if path.exists() and not force:
         raise UsageError(f"{path}: already exists", hint="choose another name, or add --force")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent}: is not a folder", hint=f"run: mkdir -p {path.parent}")
     with replace_file(path) as file:
         yield file

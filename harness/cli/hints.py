@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from harness.cli.commands import COMMANDS, SECTIONS, load_commands, write_examples
+from harness.cli.commands import COMMANDS, EXAMPLES, SECTIONS, load_commands, write_examples
 from harness.core.errors import UsageError, describe_requirement, unknown_name
 
 # Typer exports only some errors of its parser, and not their base class.
@@ -21,10 +21,10 @@ _EXTRA = "Got unexpected extra argument"
 _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 # The error that makes the parser print the help of a group that was called without a command.
 _NO_COMMAND = "NoArgsIsHelpError"
-# The shells for which the parser's library has completion.
+# The shells whose completion the parser's library writes.
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
-# Options of other tools and similar names, with the option of harness, beside those of settings. Not every
+# Options of other tools and similar names, with the option of harness, beside the settings' own. Not every
 # command has that option.
 _ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("--out", "--output", "--json"), "--results"),
@@ -45,6 +45,7 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("clean", "prune", "cleanup"), "gc"),
     **dict.fromkeys(("check", "info", "diagnose"), "doctor"),
     **dict.fromkeys(("tasks", "datasets"), "benchmarks"),
+    **dict.fromkeys(("completion", "completions"), "--install-completion"),
 }
 
 
@@ -90,7 +91,7 @@ class CommandGroup(TyperGroup):
 def _correct(args: list[str]) -> list[str]:
     """Return the command line in our own words: `help run` is `run --help`, `version` is `--version`.
 
-    Raises UsageError for a shell without completion. Typer would install that of the shell that runs.
+    Raises UsageError for a shell without completion. Typer would install the running shell's.
     """
     match args:
         case ["help", *words] if all(word[:1] != "-" for word in words):
@@ -176,7 +177,8 @@ def _explain(error: Any, outer: Any) -> UsageError:
     missed = getattr(error.__cause__, "errors", None)
     if missed is not None and error.param is not None:
         name = error.param.opts[-1] if error.param.opts[0][:1] == "-" else f"argument '{error.param.name}'"
-        return UsageError(f"{name} {describe_requirement(missed()[0])}", hint=help_hint)
+        fault = f"{name} {describe_requirement(missed()[0])}"
+        return UsageError(fault, hint=advise_number(fault, command) or help_hint)
     if option is not None and hasattr(error, "possibilities"):
         near = _nearest_option(option, command, context.command, options) or help_hint
         return UsageError(f"{command} has no option {option}", hint=near)
@@ -187,13 +189,10 @@ def _explain(error: Any, outer: Any) -> UsageError:
             values = value if isinstance(value, (list, tuple)) else [value]
             if any(each in options for each in values) and param.opts[0][:1] == "-":
                 return UsageError(f"{param.opts[0]} needs a value", hint=help_hint)
-    if error.message.startswith(_EXTRA) and "--benchmark" in options:
-        # The parser lists the extra arguments in parentheses at the end. The first is the benchmark.
+    if error.message.startswith(_EXTRA):
+        # The parser lists the extra arguments in parentheses at the end.
         extra = error.message.rpartition(" (")[2].removesuffix(")").partition(" ")[0]
-        return UsageError(
-            f"{command} takes no argument, but got '{extra}'",
-            hint=f"name a benchmark with -b: {command} -b {extra}",
-        )
+        return _explain_extra(extra, context, options)
     unknown = _NO_SUCH_COMMAND.match(error.message)
     if unknown is not None and isinstance(context.command, TyperGroup):
         names = context.command.list_commands(context)
@@ -201,7 +200,36 @@ def _explain(error: Any, outer: Any) -> UsageError:
         likely = _ELSEWHERE.get(unknown[1])
         found = unknown_name("command", unknown[1], names, likely=likely, lister=f"{command} --help")
         return UsageError(f"{command} has no command '{unknown[1]}'", hint=found.hint)
-    return UsageError(f"{command}: {_plain(error.format_message())}", hint=help_hint)
+    fault = _plain(error.format_message())
+    examples = EXAMPLES.get(command.removeprefix("harness "))
+    if fault.startswith("missing ") and examples:
+        help_hint = f"for example: harness {examples[0]}; {help_hint}"
+    return UsageError(f"{command}: {fault}", hint=help_hint)
+
+
+def _explain_extra(extra: str, context: Any, options: dict[str, Any]) -> UsageError:
+    """Return the error for an argument that a command does not take, with the option that it may be for."""
+    command, given = context.command_path, context.params
+    takes = sum(param.param_type_name == "argument" for param in context.command.get_params(context))
+    number = ("no argument", "one argument")[takes] if takes < 2 else f"{takes} arguments"
+    fault = f"{command} takes {number}, but got '{extra}'{' as another one' if takes else ''}"
+    hint = f"leave it out, or quote a name that has spaces; see: {command} --help"
+    if "--samples" in options and not given.get("samples") and extra.endswith((".jsonl", ".json", ".gz")):
+        option = f"-b {given['benchmark']} --samples" if given.get("benchmark") else "-b mbpp --samples"
+        hint = f"name a file of samples with --samples: {command} {option} {extra}"
+    elif "--benchmark" in options and not takes and not given.get("benchmark"):
+        hint = f"name a benchmark with -b: {command} -b {extra}"
+    return UsageError(fault, hint=hint)
+
+
+def advise_number(fault: str, command: str) -> str | None:
+    """Return the hint for a number that was given with its unit, None for another fault."""
+    found = re.search(r' number, not "(\d+(?:\.\d+)?)\s*([^\d"]+)"$', fault)
+    if found is None:
+        return None
+    if found[2] == "%" and " whole " not in fault:
+        return f"write a share from 0 to 1: {float(found[1]) / 100:g}; see: {command} --help"
+    return f"write the number alone, without a unit; its unit is in: {command} --help"
 
 
 def _plain(message: str) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.run_options import Force, Quiet, Verbose
+from harness.cli.run_options import Force, Quiet, ResultFiles, Verbose
 from harness.cli.settings import read_settings, take_settings
 
 ERRORS, UNFINISHED = 1, 3
@@ -18,6 +17,17 @@ _SETTINGS = (
 )
 
 app = typer.Typer()
+
+
+def require_task_folders(name: str, command: str) -> None:
+    """Raise UsageError for a benchmark that is not a folder of tasks, before its data are loaded."""
+    from harness.benchmarks.loading import definition_of
+    from harness.core.errors import UsageError
+
+    if definition_of(name).environments != ("container",):
+        raise UsageError(
+            f"{name}: only folders of tasks can be checked", hint=f"such as: harness {command} path/to/tasks"
+        )
 
 
 @app.command(cls=take_settings(*_SETTINGS))
@@ -32,15 +42,7 @@ def lint(
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, metavar="N", help="How often the reference runs.")
     ] = 3,
-    results: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-o",
-            "--results",
-            metavar="FILE",
-            help="Write the findings as JSON, or as Markdown to a .md (repeatable).",
-        ),
-    ] = None,
+    results: ResultFiles = None,
     force: Force = False,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -67,6 +69,7 @@ def lint(
     if (folder is None) == ("benchmark" not in given):
         raise UsageError("name one folder of tasks", hint="such as: harness lint path/to/tasks")
     given.setdefault("benchmark", folder)
+    require_task_folders(given["benchmark"], "lint")
     for path in results or ():
         check_results_path(path, force=force)
     display = progress_display(sys.stderr, quiet=quiet)

@@ -17,18 +17,23 @@ from typing import Any
 import typer
 
 from harness.benchmarks.loading import definition_of
-from harness.cli.carry_out import OutputOptions, make_run
+from harness.cli.carry_out import MadeRun, OutputOptions, make_run, resume_run
 from harness.cli.error_lines import print_error
 from harness.cli.stdin_samples import STDIN
 from harness.core.errors import HarnessError, UsageError
+from harness.core.inputs.files import read_input
 from harness.core.text import quote_argument
 from harness.reports.run_list import RunList, print_runs, read_listed_run
-from harness.runs.config import RunConfig
+from harness.runs.retry import Retry
 from harness.runs.run_files import replace_file
+from harness.runs.settings import RunConfig
 
 INDEX_VERSION = 1
 # Of the exit codes of the runs, the first of these is the command's. After a signal it is the signal's.
 _WORST_FIRST = (2, 3, 1)
+# The exit codes of a run whose attempts all have verdicts.
+_WITH_VERDICTS = (0, 1)
+_MOST_INDEX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,16 @@ class MadeMatrix:
 
     folders: list[Path]
     exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedMatrix:
+    """How a matrix goes on: its index, and the options of `--resume` for each of its runs."""
+
+    index: Path
+    accepted: Sequence[str] = ()
+    is_trusted: bool = False
+    retry: Retry | None = None
 
 
 def list_cells(benchmarks: Sequence[str] | None, models: Sequence[str] | None) -> list[dict[str, str]]:
@@ -61,6 +76,7 @@ def carry_out_matrix(
     output: OutputOptions,
     locate: Callable[[Mapping[str, Any]], contextlib.AbstractContextManager[None]],
     values: Sequence[Mapping[str, Any]],
+    resumed: ResumedMatrix | None = None,
 ) -> MadeMatrix:
     """Make the runs one after the other. A run that fails does not keep the others from starting.
 
@@ -71,9 +87,11 @@ def carry_out_matrix(
         output: the options that affect only the output.
         locate: returns a context manager that finds the place of a setting that a run does not read.
         values: the settings of each run from the command line.
+        resumed: the matrix that goes on, None for a new one. Runs with all their verdicts stay as they are.
 
     Raises:
-        UsageError: for an option that makes sense for one run only, and for an unknown benchmark.
+        UsageError: for an option that makes sense for one run only, an unknown benchmark or option of it, and
+            an index that is not the matrix of these benchmarks and models.
     """
     if output.results is not None:
         raise UsageError(
@@ -86,8 +104,8 @@ def carry_out_matrix(
             hint="write the samples to a file",
         )
     for config in configs:
-        definition_of(config.benchmark)
-    index = _Index(configs, is_dry=output.dry_run)
+        definition_of(config.benchmark).with_options(config.options)
+    index = _Index(configs, is_dry=output.dry_run, path=resumed.index if resumed else None)
     codes = []
     try:
         for number, (config, given) in enumerate(zip(configs, values, strict=True)):
@@ -96,7 +114,7 @@ def carry_out_matrix(
                 typer.echo(f"run {number + 1} of {len(configs)}: {name}", err=True)
             try:
                 with locate(given):
-                    made = make_run(config, output, on_open=partial(index.open, number))
+                    made = _make_cell(config, output, index, number, resumed)
             except HarnessError as error:
                 print_error(f"{name}: {error.message}", error.hint)
                 codes.append(error.exit_code)
@@ -111,13 +129,29 @@ def carry_out_matrix(
     return MadeMatrix(index.list_folders(), worst)
 
 
+def _make_cell(
+    config: RunConfig, output: OutputOptions, index: _Index, number: int, resumed: ResumedMatrix | None
+) -> MadeRun:
+    """Make a run of the matrix, or go on with the one that it has. Raises HarnessError."""
+    folder = index.find_folder(number)
+    if resumed is None or folder is None:
+        return make_run(config, output, on_open=partial(index.open, number))
+    code = index.read_code(number)
+    if code in _WITH_VERDICTS and resumed.retry is None:
+        return MadeRun(code, folder)
+    recorded, start = resume_run(
+        folder, lambda recorded: config, resumed.accepted, is_trusted=resumed.is_trusted
+    )
+    return make_run(recorded, output, start, retry=resumed.retry, on_open=partial(index.open, number))
+
+
 class _Index:
     """The runs of a matrix, in a file beside their folders that is written anew after each of them."""
 
-    def __init__(self, configs: Sequence[RunConfig], *, is_dry: bool) -> None:
+    def __init__(self, configs: Sequence[RunConfig], *, is_dry: bool, path: Path | None) -> None:
         self._place = Path(configs[0].output_dir)
         name = f"matrix-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}.json"
-        self._path = None if is_dry else self._place / name
+        self._path = None if is_dry else path or self._place / name
         self._cells: list[dict[str, Any]] = [
             {
                 "benchmark": config.benchmark,
@@ -128,6 +162,38 @@ class _Index:
             }
             for config in configs
         ]
+        if path is not None:
+            self._read(path)
+
+    def _read(self, path: Path) -> None:
+        """Take the folders and the exit codes of an index. Raises UsageError unless its cells are these."""
+        try:
+            runs = json.loads(read_input(path, max_bytes=_MOST_INDEX_BYTES))["runs"]
+            recorded = [(run["benchmark"], run["model"]) for run in runs]
+            found = [{key: run[key] for key in ("folder", "exit_code", "error")} for run in runs]
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise UsageError(
+                f"--resume {path}: cannot be read as the index of a matrix: {error}",
+                hint="name the file that the command printed as 'index:'; one run needs no -b and --model",
+            ) from error
+        if recorded != [(cell["benchmark"], cell["model"]) for cell in self._cells]:
+            names = "; ".join(", ".join(filter(None, cell)) for cell in recorded)
+            raise UsageError(
+                f"--resume {path}: its runs are of other benchmarks or models: {names}",
+                hint="give the command again as it was, with --resume in addition",
+            )
+        for cell, values in zip(self._cells, found, strict=True):
+            cell |= values
+
+    def find_folder(self, number: int) -> Path | None:
+        """Return the folder that a run has already."""
+        folder = self._cells[number]["folder"]
+        return Path(folder) if isinstance(folder, str) and Path(folder).is_dir() else None
+
+    def read_code(self, number: int) -> int | None:
+        """Return the exit code of a run that has ended before."""
+        code = self._cells[number]["exit_code"]
+        return code if isinstance(code, int) else None
 
     def open(self, number: int, folder: Path) -> None:
         """Note the folder of a run that begins."""
@@ -165,3 +231,5 @@ class _Index:
         print_runs(RunList(self._place, len(listed), listed), stream=sys.stdout)
         if self._path is not None and self._path.is_file():
             typer.echo(f"index: {quote_argument(self._path)}")
+            if any(cell["exit_code"] not in _WITH_VERDICTS for cell in self._cells):
+                typer.echo(f"resume: the same command with --resume {quote_argument(self._path)}")

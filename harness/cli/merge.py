@@ -37,8 +37,28 @@ def merge(
     verbose: Verbose = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Join the shards of a run into one run folder."""
-    from harness.cli.carry_out import OutputOptions, carry_out_merge
+    """Join the shards of a run into one folder, or of an audit into a result (-o)."""
+    import sys
+
+    from harness.audit.results import AUDIT
+    from harness.audit.run import join_audits
+    from harness.cli.carry_out import OutputOptions, carry_out_merge, check_results_path
+    from harness.core.errors import UsageError
+
+    if all((run / AUDIT).is_file() for run in runs):
+        from harness.cli.audit import report_audit
+        from harness.reports.progress import progress_display
+
+        if output_dir or data or allow_unfinished or accept or fail_under is not None:
+            raise UsageError(
+                "the shards of an audit make no new folder", hint="leave out all but -o, --force and --trust"
+            )
+        if results is not None:
+            check_results_path(results, force=force)
+        display = progress_display(sys.stderr, quiet=quiet)
+        audit = join_audits(runs, is_trusted=trust, notify=display.note)
+        report_audit(audit, [] if results is None else [results])
+        return
 
     output = OutputOptions(results, force, fail_under, verbosity=verbose, quiet=quiet)
     carry_out_merge(

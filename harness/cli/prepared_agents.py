@@ -28,7 +28,7 @@ def find_source(text: str) -> AgentSource:
 
 
 def choose_bases(names: list[str] | None) -> tuple[str, ...]:
-    """Return those of these images where agents run programs, by default all. Raises UsageError."""
+    """Return the images among these where agents run programs, by default all. Raises UsageError."""
     specs = environment_specs().values()
     known = sorted({WORKSPACE_IMAGE, *(spec.image for spec in specs if spec.is_workspace and spec.image)})
     for name in names or ():

@@ -27,7 +27,7 @@ def report(
 ) -> None:
     """Print the report of a run.
 
-    The run may be under way. Without options its HTML page is written anew, too.
+    The run may be under way. Without options its HTML page is also written anew.
 
     With --format or -o it writes only that format. Example: harness report latest -o results.xml
     """

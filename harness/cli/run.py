@@ -24,7 +24,7 @@ from harness.cli.settings import read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.core.setting import Panel
-    from harness.runs.changes import Change
+    from harness.runs.settings import RunConfig
 
 app = typer.Typer()
 
@@ -44,7 +44,7 @@ def run(
         typer.Option(
             "--resume",
             metavar="RUN",
-            help="Resume this run: a folder, a name in --output-dir, or latest.",
+            help="Resume this run: a folder, a name in --output-dir, or latest. Or a matrix: its index.",
             autocompletion=complete_run,
         ),
     ] = None,
@@ -69,25 +69,23 @@ def run(
     """Run an agent on a benchmark, and grade its submissions.
 
     Several benchmarks or models are a matrix: one run for each pair, one table, and one index of the runs.
+    The same command with --resume INDEX goes on with the runs that lack verdicts.
     """
     from functools import partial
 
-    from harness.cli.carry_out import OutputOptions, carry_out
-    from harness.cli.matrix import carry_out_matrix, list_cells
+    from harness.cli.carry_out import OutputOptions, carry_out, resume_run
+    from harness.cli.matrix import ResumedMatrix, carry_out_matrix, list_cells
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
-    from harness.runs.resume import change_resumed_config, read_resumed_config
     from harness.runs.retry import Retry
     from harness.runs.run_names import find_run
-    from harness.runs.run_starts import ResumedRun
-    from harness.runs.store import read_manifest
-    from harness.runs.trust import require_trust
     from harness.runs.unread import locate_unread
 
     given = read_settings(context, config)
     cells = list_cells(given.pop("benchmark", None), given.pop("model", None))
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet, fail_on_difference)
+    retry = Retry(retry_failed, retry_infra) if retry_failed or retry_infra else None
     if resume is None:
         for name, is_given in {
             "--retry-failed": retry_failed,
@@ -97,36 +95,31 @@ def run(
         }.items():
             if is_given:
                 raise UsageError(f"{name} needs a run to resume", hint=f"add it: --resume latest {name}")
-        # All configs are read before the first run starts.
+    # All configs are read before the first run starts.
+    if len(cells) > 1:
         values = [{**given, **cell} for cell in cells]
         loaded = [load_config(config, each, add_settings=add_recorded_settings) for each in values]
-        if len(cells) > 1:
-            made = carry_out_matrix(loaded, output, partial(locate_unread, config), values)
-            if made.exit_code:
-                raise typer.Exit(made.exit_code)
-            return
-        with locate_unread(config, values[0]):
+        again = ResumedMatrix(resume, accept or [], trust, retry) if resume is not None else None
+        made = carry_out_matrix(loaded, output, partial(locate_unread, config), values, again)
+        if made.exit_code:
+            raise typer.Exit(made.exit_code)
+        return
+    if resume is None:
+        given |= cells[0]
+        loaded = [load_config(config, given, add_settings=add_recorded_settings)]
+        with locate_unread(config, given):
             carry_out(loaded[0], output)
         return
-    if len(cells) > 1:
-        raise UsageError(
-            "--resume continues one run, and several benchmarks or models are named",
-            hint="resume each run of the matrix: harness run --resume RUN",
-        )
     # Here it names the folder that the run is in.
     output_dir = given.pop("output_dir", None)
     folder = find_run(resume, output_dir and Path(output_dir))
-    manifest = read_manifest(folder)
-    recorded = read_resumed_config(folder, manifest)
-    changed: list[Change] = []
     given |= cells[0]
-    if given or config:
+
+    def read_given(recorded: RunConfig) -> RunConfig | None:
         own = {} if config else {"benchmark": recorded.benchmark, "agent": recorded.agent}
-        settings = load_config(config, {**own, **given})
-        recorded, changed = change_resumed_config(folder, recorded, settings, accept or [])
-    is_trusted = require_trust(folder, manifest, recorded, is_trusted=trust)
-    retry = Retry(retry_failed, retry_infra) if retry_failed or retry_infra else None
-    start = ResumedRun(folder, accept or [], changed, is_trusted)
+        return load_config(config, {**own, **given}) if given or config else None
+
+    recorded, start = resume_run(folder, read_given, accept or [], is_trusted=trust)
     carry_out(recorded, output, start, retry=retry)
 
 

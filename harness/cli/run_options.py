@@ -16,6 +16,15 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and start
 Results = Annotated[
     Path | None, typer.Option("-o", "--results", metavar="FILE", help="Also write results.json to this file.")
 ]
+ResultFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-o",
+        "--results",
+        metavar="FILE",
+        help="Write the result as JSON, or that on task folders as Markdown to a .md (repeatable).",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing results file.")]
 Accept = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""`harness runs`, which lists the run folders, and the options by which other commands name a run."""
+"""`harness runs`, which lists the run folders, and the options that name a run in other commands."""
 
 from __future__ import annotations
 

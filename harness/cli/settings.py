@@ -71,7 +71,7 @@ class SettingsCommand(TyperCommand):
 def take_settings(
     *keys: str, panels: Collection[Panel] = (), without: Collection[str] = (), has_axes: bool = False
 ) -> type[TyperCommand]:
-    """Return the class of a command with the options of these keys, and with those of whole panels.
+    """Return the class of a command with the options of these keys and of whole panels.
 
     Args:
         keys: the keys whose options it has.
@@ -123,7 +123,9 @@ def _make_params(options: Iterable[KeyOption], *, has_axes: bool) -> list[Any]:
     parameters = []
     for each in options:
         kind, is_axis = _choose_type(each), has_axes and each.option.is_axis
-        text = each.option.help.replace("{agents}", ", ".join(agent_names()))
+        text = each.option.help
+        if "{agents}" in text:
+            text = text.replace("{agents}", ", ".join(agent_names()))
         option = typer.Option(
             *filter(None, (each.option.short, each.name)),
             metavar=each.option.metavar or None,

@@ -80,8 +80,8 @@ def _set_up_oci(images: list[str] | None, notify: Callable[[str], None]) -> None
 
 def _list_images_of(benchmark: str) -> list[str]:
     """Return the images of a benchmark. Its bundled sample needs the same images as the whole benchmark."""
-    from harness.benchmarks import load_benchmark
-    from harness.runs.images_needed import list_images
+    from harness.benchmarks.loading import load_benchmark
+    from harness.runs.workspaces import list_images
 
     sample = load_benchmark(benchmark, data="bundled")
     return list_images(sample, sample.tasks)

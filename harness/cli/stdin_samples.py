@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from harness.core.errors import HarnessError, UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB
-from harness.runs.config import RunConfig
+from harness.runs.settings import RunConfig
 from harness.sandbox.host_programs.folders import open_folder
 
 STDIN = "-"

@@ -44,12 +44,12 @@ class Command:
 
     @classmethod
     def parse(cls, argv: Sequence[str], stdin: BinaryIO, language: str | None = None) -> Command:
-        """Return the command of a command line, in which `-` and `FILE.py` are Python programs.
+        """Return the command of a command line, where `-` and `FILE.py` are Python programs.
 
         With a `language`, any file is a program in it. Raises UsageError for an empty command line, for a
         program that cannot be read, and for an unknown language.
         """
-        if not argv:
+        if not argv or not argv[0]:
             raise UsageError(
                 "the command is missing",
                 hint="run: harness exec -- CMD..., harness exec FILE.py, or harness exec -",

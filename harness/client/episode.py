@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.client.connection import Address, ServiceBusyError, ServiceUnreachableError, open_socket
@@ -26,6 +27,13 @@ _BY_CODE: dict[str, type[HarnessError]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteEpisodeSnapshot:
+    """The state of an episode, which a service keeps until nobody has forked it for ten minutes."""
+
+    name: str
+
+
 class RemoteEpisode:
     """One attempt at one task at a service. Make it with `RemoteHost.environment`.
 
@@ -43,16 +51,15 @@ class RemoteEpisode:
         self.turns: int | None = None
         self.instructions = ""
 
-    async def begin(self, benchmark: str, task_id: str, seed: int, *, wait_seconds: float = 0.0) -> None:
-        """Begin the attempt, once the service has room.
+    async def begin(self, asked: Mapping[str, Any], *, wait_seconds: float = 0.0) -> None:
+        """Begin the attempt with the data of a reset, once the service has room.
 
-        Raises UsageError for an unknown task, and ServiceBusyError without room for `wait_seconds`.
+        Raises UsageError for an unknown task or snapshot, and ServiceBusyError without room in time.
         """
         ends = time.monotonic() + wait_seconds
         while True:
             try:
-                asked = {"benchmark": benchmark, "task_id": task_id, "seed": seed}
-                start = (await self._ask("reset", asked))[0]
+                start = (await self._ask("reset", dict(asked)))[0]
                 break
             except ServiceBusyError:
                 if time.monotonic() + _RETRY_SECONDS > ends:
@@ -73,6 +80,12 @@ class RemoteEpisode:
         """Carry out the action in the reply of a model, as `Episode.reply` does."""
         self._require_open()
         return await self._step({"reply": text})
+
+    async def snapshot(self) -> RemoteEpisodeSnapshot:
+        """Return the state of the attempt, which the service keeps, as `Episode.snapshot` does."""
+        self._require_open()
+        observation, _data = await self._ask("step", {"snapshot": {}})
+        return RemoteEpisodeSnapshot(str(observation["snapshot"]["name"]))
 
     async def submit(self, text: str, *, field: str = "solution") -> Verdict:
         """Submit an answer and return the verdict, as `Episode.submit` does."""
@@ -112,10 +125,13 @@ class RemoteEpisode:
 
 @contextlib.asynccontextmanager
 async def open_remote_episode(
-    address: Address, benchmark: str, task_id: str, *, seed: int, wait_seconds: float = 0.0
+    address: Address, asked: Mapping[str, Any], *, wait_seconds: float = 0.0
 ) -> AsyncIterator[RemoteEpisode]:
-    """Yield an episode at a service. The end of the block ends it. Raises as `open_socket` and `begin` do."""
+    """Yield an episode at a service, which begins with the data of a reset. The end of the block ends it.
+
+    Raises as `open_socket` and `begin` do.
+    """
     async with open_socket(address, "/ws", most_bytes=_MOST_BYTES) as socket:
         episode = RemoteEpisode(socket, str(address))
-        await episode.begin(benchmark, task_id, seed, wait_seconds=wait_seconds)
+        await episode.begin(asked, wait_seconds=wait_seconds)
         yield episode

@@ -195,7 +195,7 @@ class BatchGrader:
     async def grade(
         self, task_id: str, text: str, *, seconds: float, on_begin: Callable[[], None]
     ) -> Verdict:
-        """Return the verdict on a submission. The arguments and errors are those of `GradingService`."""
+        """Return the verdict on a submission. Arguments and errors are as in `GradingService`."""
         number = next(self._ids)
         values = {"id": number, "benchmark": self._benchmark, "task_id": task_id, "submission": text}
         verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from pydantic import BaseModel, ValidationError
 from typing_extensions import Unpack
 
 from harness.api import RunAgent, RunResult, choose_observer, find_resumed, finish_run
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.client.connection import Address, Connection, open_connection, read_address
-from harness.client.episode import RemoteEpisode, open_remote_episode
+from harness.client.episode import RemoteEpisode, RemoteEpisodeSnapshot, open_remote_episode
 from harness.client.grader import (
     MAX_REQUEST_SECONDS,
     SAMPLE_SECONDS,
@@ -35,8 +35,8 @@ from harness.host.local import is_graded_by_text
 from harness.hosts import open_host_sync
 from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
-from harness.runs.observer import RunObserver
 from harness.runs.planned_run import plan_run
+from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
 from harness.runs.settings import KEYS, RunConfig
@@ -44,10 +44,12 @@ from harness.runs.workspaces import find_needs
 from harness.sandbox.backends.base import BackendFacts
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.limits import Limits
+from harness.sandbox.snapshots import open_together, require_count
 
 if TYPE_CHECKING:
-    from harness.api import RunAgent, RunOptions, RunResult
-    from harness.runs.observer import RunObserver
+    from harness.api import RunAgent, RunResult
+    from harness.runs.progress import RunObserver
+    from harness.runs.settings.keywords import RunOptions
 
 
 WAIT_SECONDS = 60.0
@@ -118,14 +120,35 @@ class RemoteHost:
         ):
             yield sandbox
 
+    @overload
+    def fork(
+        self, snapshot: RemoteSnapshot, count: int = 1
+    ) -> AbstractAsyncContextManager[list[RemoteSandbox]]: ...
+
+    @overload
+    def fork(
+        self, snapshot: RemoteEpisodeSnapshot, count: int = 1
+    ) -> AbstractAsyncContextManager[list[RemoteEpisode]]: ...
+
     @contextlib.asynccontextmanager
-    async def fork(self, snapshot: RemoteSnapshot, count: int = 1) -> AsyncIterator[list[RemoteSandbox]]:
-        """Open sandboxes at the service with the files of a snapshot, as `LocalHost.fork` does here."""
-        async with (
-            self._open_connection() as connection,
-            open_remote_forks(connection, snapshot, count) as sandboxes,
-        ):
-            yield sandboxes
+    async def fork(
+        self, snapshot: RemoteSnapshot | RemoteEpisodeSnapshot, count: int = 1
+    ) -> AsyncIterator[list[Any]]:
+        """Open sandboxes or episodes at the service from a snapshot, as `LocalHost.fork` does here."""
+        require_count(count)
+        async with self._open_connection() as connection:
+            if isinstance(snapshot, RemoteEpisodeSnapshot):
+                asked = {"snapshot": snapshot.name}
+                opening: AbstractAsyncContextManager[list[Any]] = open_together(
+                    [
+                        open_remote_episode(self.address, asked, wait_seconds=self.wait_seconds)
+                        for _ in range(count)
+                    ]
+                )
+            else:
+                opening = open_remote_forks(connection, snapshot, count)
+            async with opening as opened:
+                yield opened
 
     async def grade(
         self, target: PlainData, submission: Submission | str, *, timeout_seconds: float | None = None
@@ -168,7 +191,9 @@ class RemoteHost:
         async with (
             self._open_connection(),
             open_remote_episode(
-                self.address, name, task_id, seed=seed, wait_seconds=self.wait_seconds
+                self.address,
+                {"benchmark": name, "task_id": task_id, "seed": seed},
+                wait_seconds=self.wait_seconds,
             ) as episode,
         ):
             yield episode
@@ -254,7 +279,8 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
 
     Args:
         url: the URL that `harness serve` prints, with the token as its last part.
-        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is the default for a URL without a
+            path.
         wait_seconds: the time that a call waits while the service is busy.
 
     Raises UsageError for a URL or a time that cannot be used.
@@ -294,7 +320,7 @@ def refuse_unsupported(selection: Selection) -> None:
     for spec in selection.environments:
         if spec.open_environment is not None:
             raise UsageError(
-                f"{benchmark.name} has tasks in the environment '{spec.name}', in which an agent must act, "
+                f"{benchmark.name} has tasks in the environment '{spec.name}', where an agent must act, "
                 "and a service grades text alone",
                 hint=_LOCAL_HINT,
             )
@@ -421,7 +447,7 @@ async def run_at_services(
     progress: bool | None,
     options: Mapping[str, Any],
 ) -> RunResult:
-    """Run a benchmark, or resume a run, and return its result. The arguments are those of `RemoteHost.run`.
+    """Run a benchmark, or resume a run, and return its result. The arguments are as in `RemoteHost.run`.
 
     Raises as `RemoteHost.run` does.
     """

@@ -28,7 +28,6 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits, bound_seconds
 from harness.sandbox.results import ExecResult, OnOutput, encode_stdin
 from harness.sandbox.sandbox import KEEP_BYTES
-from harness.sandbox.snapshots import require_count
 from harness.sandbox.streaming import TerminalEnd
 
 if TYPE_CHECKING:
@@ -319,7 +318,6 @@ async def open_remote_forks(
 
     Raises HarnessError if the service cannot open all of them.
     """
-    require_count(count)
     wait = max(connection.wait_seconds, 1.0)
     reply = await connection.fetch(
         "POST",

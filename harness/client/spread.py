@@ -38,7 +38,7 @@ class SpreadGrading:
     async def grade(
         self, task_id: str, text: str, *, seconds: float, on_begin: Callable[[], None]
     ) -> Verdict:
-        """Return the verdict on a submission. The arguments and errors are those of `GradingService`."""
+        """Return the verdict on a submission. Arguments and errors are as in `GradingService`."""
         service = self._choose()
         self._under_way[service] += 1
         try:

@@ -39,7 +39,10 @@ def import_user_file(path: Path, *, subject: str) -> ModuleType:
     except HarnessError:
         raise
     except (Exception, SystemExit) as error:
-        raise UsageError(f"{subject}: {describe_user_error(error, path)}") from error
+        hint = "mend the file"
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            hint = f"correct the name, or install the package that has the module {error.name}"
+        raise UsageError(f"{subject}: {describe_user_error(error, path)}", hint=hint) from error
     return module
 
 

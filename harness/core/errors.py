@@ -78,6 +78,7 @@ _WITHOUT_VALUE = frozenset(
     {
         "missing",
         "value_error",
+        "string_too_short",
         "extra_forbidden",
         "too_short",
         "too_long",
@@ -270,6 +271,10 @@ def unknown_name(
     It lists only the three nearest of many names. `lister` is the command that lists all of them.
     """
     names = sorted(known)
+    # The beginning of a name is meant more often than another name of similar letters.
+    begun = sorted((each for each in names if _letters(each).startswith(_letters(name))), key=len)
+    if not likely and begun and len(_letters(name)) > 2:
+        likely = begun[0]
     near = [likely] if likely else difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     suggestion = f"did you mean '{near[0]}'? " if near else ""
     if len(names) <= _LISTED_NAMES:
@@ -279,6 +284,10 @@ def unknown_name(
     shown = f"the nearest of {len(names)}: {', '.join(nearest)}" if nearest else f"{len(names)} are known"
     end = f"; all: {lister}" if lister else ""
     return UsageError(f"unknown {kind} '{name}'", hint=f"{suggestion}{shown}{end}")
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def unknown_task(task_id: str, known: Collection[str], *, place: str, which: str = "") -> UsageError:

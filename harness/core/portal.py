@@ -216,6 +216,8 @@ class SyncFace:
     def _show(self, value: Any) -> Any:
         if isinstance(value, AbstractAsyncContextManager):
             return self._enter(value)
+        if type(value) is list:
+            return [self._show(each) for each in value]
         kind = type(value)
         methods = (inspect.getattr_static(kind, name, None) for name in dir(kind))
         return SyncFace(value, self._calls) if any(map(inspect.iscoroutinefunction, methods)) else value

@@ -3,10 +3,11 @@ r"""Make text from a hostile party safe to show: nothing in it moves a cursor, h
 This module is the only escaper of the host. Use `escape_terminal` for a line of a table, a message or a log,
 `escape_text` for evidence that is bounded already, and `escape_bytes` for the output of a program. All of
 them return plain text, which is not markup: hand it to `rich.text.Text` and never to a markup parser. Only
-the result of `quote_markdown` may stand in Markdown, and only that of `quote_argument` in a command that a
-user may paste. The page of reports and of the viewer gets texts of this module alone and makes text nodes of
-them. `harness/reports/page_text.py` reads some as Markdown, and escapes what an entity in it stands for. Code
-that runs inside a sandbox cannot import this module, so the host escapes everything that it receives.
+the result of `quote_markdown` may appear in Markdown, and only the result of `quote_argument` in a command
+that a user may paste. The page of reports and of the viewer gets texts of this module alone and makes text
+nodes of them. `harness/reports/page_text.py` reads some as Markdown, and escapes what an entity in it stands
+for. Code that runs inside a sandbox cannot import this module, so the host escapes everything that it
+receives.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def shorten(text: str, limit: int, *, keep_end: bool = False) -> str:
     """Return the start of `text`, or its end, in at most `limit` characters. The length marks a cut."""
     if len(text) <= limit:
         return text
-    mark = _name_length(text)
+    mark = f"{_name_length(text)} " if keep_end else _name_length(text)
     room = max(limit - len(mark), 0)
     return (mark + text[len(text) - room :] if keep_end else text[:room] + mark)[:limit]
 

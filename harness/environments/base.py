@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, UsageError
 from harness.core.text import shorten
 from harness.core.tools import (
     SUBMIT,
@@ -27,11 +27,11 @@ from harness.environments.published import LENIENT, PROTOCOLS, Published, Publis
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
     from harness.environments.container.seal import Level
     from harness.models.judge import EnvironmentJudge
+    from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 # Each unknown argument would be a line of the error that the agent sees.
 MAX_ARGUMENTS = 100
@@ -67,6 +67,21 @@ class MachineRules:
 
 
 @dataclass(frozen=True, slots=True)
+class EnvironmentSnapshot:
+    """The files of an environment at one moment, from which others of its task start.
+
+    It has neither processes nor the state of a shell. A grader of such an environment judges it as if its
+    own agent had made the changes that an agent had made before.
+    """
+
+    # In the form of the environment, which alone reads them.
+    files: Any = field(repr=False)
+    size_bytes: int
+    turns_used: int
+    agent_acted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class EnvironmentContext:
     """The parts of the harness that an environment uses."""
 
@@ -96,6 +111,8 @@ class EnvironmentContext:
     workspace: SandboxSettings | None = None
     # For environments whose machines are made from images of tasks.
     machine_rules: MachineRules | None = None
+    # The files from which the environment starts, None for those of the task. No grader reads this.
+    start: EnvironmentSnapshot | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +151,12 @@ class Environment:
         self.tools = {tool.name: tool for tool in (*handlers, SUBMIT)}
         self.text_protocol = context.text_protocol(self.tools)
         self.turns = context.turns
-        self.turns_used = 0
+        self.turns_used = 0 if context.start is None else context.start.turns_used
         self.submitted: str | None = None
         # None for a task with one prompt.
         self.steps: Steps | None = None
         self._handlers = {tool.name: handler for tool, handler in handlers.items()}
-        # The tools of the user's servers, and the further names by which an agent may call them.
+        # The tools of the user's servers, and the further names that an agent may call them by.
         self._foreign: Mapping[str, ForeignHandler] = {}
         self._aliases: Mapping[str, str] = {}
         # A tool runs alone, and none runs once the environment is graded.
@@ -187,6 +204,26 @@ class Environment:
 
     async def end_processes(self) -> None:
         """End every process of the agent, or raise SandboxError."""
+
+    async def keep_files(self) -> tuple[Any, int]:
+        """Return the files from which another environment of the task can start, and their bytes.
+
+        No call is under way. Raises UsageError if there are none, or too many, and SandboxError.
+        """
+        raise UsageError("this environment has no files, so that no other one can start from it")
+
+    async def snapshot(self) -> EnvironmentSnapshot:
+        """Return the files of this environment, which lives on. A call under way ends first.
+
+        Raises UsageError if it has ended, or its files cannot be kept, and SandboxError.
+        """
+        async with self._calling:
+            if self._is_over or self.submitted is not None:
+                raise UsageError("the environment has ended", hint="take the snapshot before its agent ends")
+            if self.steps is not None:
+                raise UsageError("a task with several prompts has a state beside its files")
+            files, size_bytes = await self.keep_files()
+            return EnvironmentSnapshot(files, size_bytes, self.turns_used, self.agent_acted)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         """Call a tool and return its observation, as `AgentEnvironment.call` does."""

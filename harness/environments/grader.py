@@ -24,8 +24,8 @@ class TextGrader:
 class Unjudged:
     """The outputs of a submission that code of the benchmark's author judges in another sandbox.
 
-    That sandbox is one of `image` in which no submission runs. `judge` receives it, and those with equal keys
-    share it.
+    That sandbox is one of `image`, and no submission runs there. `judge` receives it, and those with equal
+    keys share it.
     """
 
     image: str

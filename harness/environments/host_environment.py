@@ -1,4 +1,4 @@
-"""An environment on the host: a world that answers texts, in which no program of an agent runs.
+"""An environment on the host: a world that answers texts, where no program of an agent runs.
 
 Its state and the target of its task stay in this process. An agent only sends the arguments of its tools.
 They are bounded here. An environment compares them, and never evaluates them, formats them into a query, or

@@ -1,4 +1,4 @@
-"""An environment in a sandbox, in which an agent runs programs."""
+"""An environment in a sandbox, where an agent runs programs."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class EnvironmentSpec:
     test_runs: int = 1
     # The limits of a sandbox if the config names none.
     limits: Limits = field(default_factory=Limits)
-    # Returns the limits of a task's own sandbox, from those of its environment.
+    # Returns the limits of a task's own sandbox, from its environment's.
     find_limits: Callable[[Task, Limits], Limits] = lambda _task, limits: limits
     # The most sandboxes that the grading of one attempt opens while it holds the sandbox of the agent.
     nested_sandboxes: int = 0
@@ -50,7 +50,7 @@ class EnvironmentSpec:
     turns: int | None = None
     # None if no agent acts in the environment.
     open_environment: OpenEnvironment | None = None
-    # The form in which a model without native tool calls writes them into its reply.
+    # The form of tool calls in the reply of a model without native ones.
     text_protocol: MakeTextProtocol = GenericProtocol
     # Whether the programs of an agent run in the sandbox of the environment, which is then the workspace of
     # the attempt. Otherwise the workspace is another sandbox.
@@ -94,7 +94,7 @@ class EnvironmentSpec:
     def fresh_sandbox(self, limits: Limits | None = None) -> SandboxSettings | None:
         """Return the settings of a sandbox where no agent acts, or None if there is no image.
 
-        Limits that set no time factor get that of this machine.
+        Limits that set no time factor get this machine's.
         """
         if self.image is None:
             return None

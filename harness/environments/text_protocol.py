@@ -1,4 +1,4 @@
-"""The form in which a model without native tool calls writes its actions into the text of a reply.
+"""The form of the actions that a model without native tool calls writes into the text of a reply.
 
 An environment names its own form in `EnvironmentSpec.text_protocol`, a table of AgentBench's spellings.
 Without one it has the form that `GenericProtocol` makes from the schemas of its tools.

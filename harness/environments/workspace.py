@@ -46,7 +46,7 @@ class Workspace(Protocol):
 
     @property
     def scratch(self) -> str:
-        """The folder for files of the harness, which are no part of the state that is graded."""
+        """The folder for files of the harness, which are not part of the state that is graded."""
 
     @property
     def is_in_environment(self) -> bool:
@@ -127,7 +127,7 @@ class SandboxWorkspace:
         async with contextlib.AsyncExitStack() as stack:
             with self._blame_programs():
                 listener = await stack.enter_async_context(self._sandbox.relay(accept))
-            # A failure of the block may be that of another sandbox.
+            # A failure of the block may come from another sandbox.
             yield listener
             with self._blame_programs():
                 await stack.aclose()

@@ -24,7 +24,7 @@ DECORATION = " \t*_`"
 
 
 class Unreadable(Exception):
-    """A reply from which no action can be read. `advice` explains to the model how to write one."""
+    """A reply that holds no readable action. `advice` explains to the model how to write one."""
 
     def __init__(self, name: str, advice: str) -> None:
         super().__init__(name)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from harness.core.errors import SandboxError, UsageError
 from harness.core.tools import Observation, TextCall, Tool, TurnLimitReached
 from harness.core.types import Phase, Reference, Status, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.base import Environment
+from harness.environments.base import Environment, EnvironmentSnapshot, MachineRules
 from harness.environments.grading import (
     GradingContext,
     grade_submission,
@@ -30,6 +30,8 @@ from harness.sandbox.pool import SandboxPool
 
 # How long an episode may live, unless its task gives its agent more time.
 MOST_SECONDS = 3600.0
+# The memory that a snapshot may take while it is made.
+MOST_SNAPSHOT_BYTES = 256 << 20
 _LOST = "the environment was lost"
 
 
@@ -62,6 +64,26 @@ def bound_life(task: Task) -> float:
     return max(MOST_SECONDS, environment_spec(task.environment).agent_seconds(task))
 
 
+@dataclass(frozen=True, slots=True)
+class EpisodeSnapshot:
+    """The state of an episode at one moment, from which a host opens further ones by `fork`.
+
+    It has the files of the environment, the calls that were made, and the agent's time that is left.
+    """
+
+    benchmark: TaskSource
+    task_id: str
+    environment: EnvironmentSnapshot
+    seed: int
+    machine_rules: MachineRules | None
+    seconds_left: float
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that its files take."""
+        return self.environment.size_bytes
+
+
 class Episode:
     """One attempt at one task. Make it with the `environment` of a host.
 
@@ -79,6 +101,7 @@ class Episode:
         grade_text: Callable[[str, str], Awaitable[Verdict]],
         before_grading: Callable[[], contextlib.AbstractAsyncContextManager[Any]],
         on_fault: Callable[[], None],
+        start: EpisodeSnapshot | None = None,
     ) -> None:
         """Attempt `task` in `environment`, which is None for a task that a text answers.
 
@@ -90,6 +113,7 @@ class Episode:
             grade_text: returns the verdict on a text of a kind, the kind first.
             before_grading: returns a context manager to hold while the state of the environment is graded.
             on_fault: is called for each fault of the infrastructure.
+            start: the state from which `environment` was opened, None for the task's.
         """
         self.benchmark = benchmark
         self.task = task
@@ -101,7 +125,7 @@ class Episode:
         self._on_fault = on_fault
         self._spec = environment_spec(task.environment)
         # Only the time of tools counts, because nobody here sees when the agent's model works.
-        self._seconds_left = self._spec.agent_seconds(task)
+        self._seconds_left = self._spec.agent_seconds(task) if start is None else start.seconds_left
         self._ends = time.monotonic() + bound_life(task)
 
     @property
@@ -158,6 +182,26 @@ class Episode:
         if environment.submitted is not None:
             self.verdict = await self._end(environment)
         return replace(observation, text=show(observation.text))
+
+    async def snapshot(self) -> EpisodeSnapshot:
+        """Return the state of the episode, from which `fork` of a host opens further ones. It goes on.
+
+        It has the files of the environment, and neither processes nor the state of a shell: the processes of
+        the task start again. Raises UsageError if the episode has ended or its environment keeps no files,
+        and SandboxError.
+        """
+        self._require_open()
+        if self.environment is None:
+            raise UsageError("a task that a text answers has no state", hint="open its environment again")
+        context = self.environment.context
+        return EpisodeSnapshot(
+            self.benchmark,
+            self.task.id,
+            await self.environment.snapshot(),
+            context.seed,
+            context.machine_rules,
+            self._seconds_left,
+        )
 
     @property
     def instructions(self) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Literal, Self, TypedDict, TypeVar
+from typing import Any, Literal, Self, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
 
@@ -21,7 +21,7 @@ from harness.environments.grader import SandboxGrader, StateGrader
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
 from harness.host.engine import open_engine, remove_containers
-from harness.host.episode import Episode, NoTranscript, TaskSource, bound_life
+from harness.host.episode import Episode, EpisodeSnapshot, NoTranscript, TaskSource, bound_life
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import EXTRA, Limits, bound_seconds, count_gate_places
@@ -116,23 +116,44 @@ class LocalHost:
         async with self.pool.lease(settings, seconds=seconds) as sandbox:
             yield sandbox
 
+    @overload
     def fork(
         self, snapshot: Snapshot, count: int = 1, *, deadline_seconds: float = 600.0
-    ) -> contextlib.AbstractAsyncContextManager[list[Sandbox]]:
-        """Return a context manager that opens `count` sandboxes with the files of a snapshot, side by side.
+    ) -> contextlib.AbstractAsyncContextManager[list[Sandbox]]: ...
+
+    @overload
+    def fork(
+        self, snapshot: EpisodeSnapshot, count: int = 1
+    ) -> contextlib.AbstractAsyncContextManager[list[Episode]]: ...
+
+    def fork(
+        self, snapshot: Snapshot | EpisodeSnapshot, count: int = 1, *, deadline_seconds: float = 600.0
+    ) -> contextlib.AbstractAsyncContextManager[list[Any]]:
+        """Return a context manager that opens `count` sandboxes or episodes from a snapshot, side by side.
 
         Its end destroys them. An error of one ends the others.
 
         Args:
-            snapshot: what `Sandbox.snapshot` returned.
-            count: the number of sandboxes, from 1 to 64.
-            deadline_seconds: as for `sandbox`.
+            snapshot: what `Sandbox.snapshot` or `Episode.snapshot` returned.
+            count: their number, from 1 to 64.
+            deadline_seconds: as for `sandbox`. An episode has the deadline of its task.
 
-        Raises as `sandbox` does.
+        Raises as `sandbox` and `environment` do.
         """
         self._require_open()
         require_count(count)
+        if isinstance(snapshot, EpisodeSnapshot):
+            return open_together([self._fork_episode(snapshot) for _ in range(count)])
         return open_together([self._fork_one(snapshot, deadline_seconds) for _ in range(count)])
+
+    def _fork_episode(self, snapshot: EpisodeSnapshot) -> contextlib.AbstractAsyncContextManager[Episode]:
+        return self.environment(
+            snapshot.benchmark,
+            snapshot.task_id,
+            seed=snapshot.seed,
+            machine_rules=snapshot.machine_rules,
+            start=snapshot,
+        )
 
     @contextlib.asynccontextmanager
     async def _fork_one(self, snapshot: Snapshot, deadline_seconds: float) -> AsyncIterator[Sandbox]:
@@ -143,7 +164,8 @@ class LocalHost:
             deadline_seconds=deadline_seconds,
         )
         async with opening as sandbox:
-            await unpack_snapshot(sandbox, snapshot)
+            async with self.pool.gate:
+                await unpack_snapshot(sandbox, snapshot)
             yield sandbox
 
     async def grade(
@@ -219,6 +241,7 @@ class LocalHost:
         seed: int = 0,
         machine_rules: MachineRules | None = None,
         before_grading: Callable[[], contextlib.AbstractAsyncContextManager[Any]] = contextlib.nullcontext,
+        start: EpisodeSnapshot | None = None,
     ) -> AsyncIterator[Episode]:
         """Open the environment of a task, and yield an attempt at the task for an agent of the caller.
 
@@ -228,6 +251,7 @@ class LocalHost:
             seed: for environments that draw random numbers.
             machine_rules: for environments whose machines are made from images of tasks.
             before_grading: returns a context manager to hold while the state of the environment is graded.
+            start: the state of another episode at the task, from which this one starts.
 
         Raises:
             UsageError: if there is no such benchmark or task.
@@ -254,6 +278,7 @@ class LocalHost:
                     target=loaded.references[task.id].target if spec.is_on_host else None,
                     seed=seed,
                     machine_rules=machine_rules,
+                    start=None if start is None else start.environment,
                 )
                 environment = await stack.enter_async_context(spec.open_environment(task, context))
                 if environment.steps is not None:
@@ -268,6 +293,7 @@ class LocalHost:
                 grade_text=grade_text,
                 before_grading=before_grading,
                 on_fault=self._on_fault,
+                start=start,
             )
 
     async def load(self, name: str) -> TaskSource:

@@ -94,7 +94,7 @@ def _find_other(field: str) -> str:
 
 
 # The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
-# values are not counted with those of the reply. No model writes as much.
+# values are not counted with the reply's. No model writes as much.
 MAX_CHARACTERS = 2 * 1024 * 1024
 # The parameters without which a request still means the same.
 OPTIONAL_PARAMETERS: Mapping[Api, frozenset[str]] = {

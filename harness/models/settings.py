@@ -29,7 +29,7 @@ class GenerationSettings(BaseModel):
     )
 
     temperature: Annotated[
-        float | None, Field(ge=0, le=5), Option("Temperature. Default: that of the server.", "T")
+        float | None, Field(ge=0, le=5), Option("Temperature. Default: the server's.", "T")
     ] = None
     """Default: the server's own."""
     top_p: float | None = Field(default=None, gt=0, le=1)

@@ -15,7 +15,7 @@ _MILLION = 1_000_000
 
 
 class Budget(BaseModel):
-    """The most that an attempt or a run may spend on models. None is no bound."""
+    """The most that an attempt or a run may spend on models. None is not a bound."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True

@@ -117,7 +117,7 @@ def _add_class(table: Table, name: str, attempts: Sequence[AuditedAttempt]) -> N
 
 
 def _list_manners(audit: Audit) -> Table:
-    """Return the table of the ways in which checks judge. It names the tasks whose check is not sound."""
+    """Return the table of the ways that checks judge. It names the tasks whose check is not sound."""
     table = grid("how the check of a task judges", ">tasks", "")
     by_manner: dict[str, list[str]] = {}
     for task_id, manner in audit.manners.items():

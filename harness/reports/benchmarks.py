@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.table import Table
 from rich.text import Text
 
-from harness.benchmarks import Definition
-from harness.benchmarks.data.hub import HubDataset
-from harness.benchmarks.options import option_names
 from harness.core.text import escape_terminal, escape_unencodable
 from harness.reports.console import grid, open_console
+
+if TYPE_CHECKING:
+    from harness.benchmarks.benchmark import Definition
+    from harness.benchmarks.data.hub import HubDataset
 
 _WHAT = ("benchmark", "task", "splits", "environment", "metrics")
 # A narrower terminal has no room for the metrics.
@@ -59,6 +60,8 @@ class Facts:
 
     @property
     def options(self) -> list[str]:
+        from harness.benchmarks.options import option_names
+
         return option_names(self.definition.options) if self.definition.options else []
 
 
@@ -93,13 +96,12 @@ def markdown(definitions: Sequence[Definition]) -> str:
     )
 
 
-def print_benchmarks(definitions: Sequence[Definition], *, stream: TextIO) -> None:
+def print_benchmarks(every: Iterable[Mapping[str, Any]], *, stream: TextIO) -> None:
     """Print a table that fits into the width of the terminal, or into 100 columns elsewhere.
 
-    It has the evaluation split alone. `facts_json` and `markdown` have all facts.
+    It has the evaluation split alone. `facts_json`, whose values it takes, and `markdown` have all facts.
     """
     console = open_console(stream)
-    every = [Facts(definition) for definition in definitions]
     has_metrics = console.width >= _WIDTH_WITH_METRICS
     heads = ("benchmark", "split", ">tasks", "task", *(("metrics",) if has_metrics else ()))
     table = grid(*heads)
@@ -107,12 +109,12 @@ def print_benchmarks(definitions: Sequence[Definition], *, stream: TextIO) -> No
     for column in table.columns[:3]:
         column.no_wrap = True
     for facts in every:
-        name, rows = facts.splits[0]
-        tasks = "" if rows is None else f"{rows:,}"
-        row = [facts.definition.name, name, tasks, facts.definition.description]
-        _add_row(table, [*row, *([", ".join(facts.metrics)] if has_metrics else [])], stream)
-        for category, each in facts.definition.category_facts.items():
-            _add_row(table, [f"  {category}", "", "", each.task, *([""] if has_metrics else [])], stream)
+        split = facts["evaluation_split"]
+        rows = facts["splits"][split]
+        row = [facts["name"], split, "" if rows is None else f"{rows:,}", facts["description"]]
+        _add_row(table, [*row, *([", ".join(facts["metrics"])] if has_metrics else [])], stream)
+        for category, each in facts["categories"].items():
+            _add_row(table, [f"  {category}", "", "", each["task"], *([""] if has_metrics else [])], stream)
     console.print(table)
     more = "Further splits, sources, formats, licences, options: harness benchmarks --json, or --markdown."
     console.print(Text(f"\n{more}"))

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
-from harness.core.errors import UsageError
+from harness.core.errors import DataError, UsageError
 from harness.core.inputs.files import open_input
 from harness.core.inputs.json_text import parse_json
-from harness.core.text import escape_terminal, quote_markdown
+from harness.core.text import escape_terminal, quote_markdown, shorten
 from harness.core.types import Status
 from harness.reports.figures import count, describe_range, duration, list_scores, percent
 from harness.reports.page_file import hash_source, read_style
-from harness.reports.remarks import BUNDLED_NOTICE, list_conditions
+from harness.reports.remarks import BUNDLED_NOTICE, describe_selection, list_conditions
 from harness.reports.run_folder import StoredRun
+from harness.runs.transcripts import find_transcript, read_entries
 
 CARD_VERSION = 1
 _MAX_CARD_BYTES = 16 * 1024**2
 _RATE = "rate"
+# The settings of a run that a card shows, where they are not the default.
+_SETTINGS = {
+    "options": "options",
+    "generation": "generation",
+    "attempt_budget": "budget of an attempt",
+    "run_budget": "budget of the run",
+    "limits": "limits",
+}
+_PROMPTS = {"system_prompt": "system prompt", "agent_prompt": "agent prompt"}
+_PROMPT_CHARACTERS = 1000
+# The form of the prompts is the text that so many of them share.
+_COMPARED_PROMPTS = 5
+# A text that Markdown shows as it is.
+_PLAIN = re.compile(r"[\w .,:;%/()^@+-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +79,28 @@ class Card:
 
 
 def build_card(runs: Sequence[StoredRun]) -> Card:
-    """Return the card of runs, at least one. Raises UsageError for two of one benchmark and model."""
+    """Return the card of runs, at least one. Raises UsageError for two that `find_twice` finds."""
     results = [_read_result(run) for run in runs]
-    seen: dict[tuple[str, str | None, str], Result] = {}
-    for result in results:
-        key = (result.benchmark, result.model, result.agent)
-        if key in seen:
-            raise UsageError(
-                f"{seen[key].run} and {result.run} are both runs of {result.benchmark} with the same model",
-                hint="name one of them; harness compare takes runs that repeat others",
-            )
-        seen[key] = result
+    if twice := find_twice([run.manifest["config"] for run in runs]):
+        first, second = (results[place] for place in twice)
+        raise UsageError(
+            f"{first.run} and {second.run} are both runs of {first.benchmark} with the same model",
+            hint="name one of them; harness compare takes runs that repeat others",
+        )
     models = dict.fromkeys(result.model or result.agent for result in results)
     versions = dict.fromkeys(str(run.manifest.get("harness_version", "unknown")) for run in runs)
     return Card(", ".join(models), f"harness {', '.join(versions)}", results)
+
+
+def find_twice(configs: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Return the places of two recorded configs that name the same tasks and the same model, if there are."""
+    seen: dict[str, int] = {}
+    for place, config in enumerate(configs):
+        same = [config.get(name) for name in ("benchmark", "model", "agent", "options", "data", "split")]
+        first = seen.setdefault(repr([same, describe_selection(config)]), place)
+        if first != place:
+            return first, place
+    return None
 
 
 def _read_result(run: StoredRun) -> Result:
@@ -101,13 +126,67 @@ def _read_result(run: StoredRun) -> Result:
 
 
 def _list_facts(run: StoredRun) -> Iterator[tuple[str, str]]:
-    yield from list_conditions(run.manifest)
+    manifest, config = run.manifest, run.manifest["config"]
+    yield from list_conditions(manifest)
+    for name, label in _SETTINGS.items():
+        if text := _join(config.get(name)):
+            yield label, text
+    if form := _find_prompt_form(run):
+        yield "prompts", form
+    for name, label in _PROMPTS.items():
+        if config.get(name):
+            yield label, shorten(str(config[name]), _PROMPT_CHARACTERS)
+    if isinstance(manifest.get("judge"), dict):
+        yield "judge or user", str(manifest["judge"].get("model"))
+    if text := _join(manifest.get("timeouts")):
+        yield "seconds of an attempt", text
     model = run.summary.model
-    if (tokens := model.get("completion_tokens")) is not None:
-        yield "completion tokens", f"{tokens:,.0f}"
-    if (cost := model.get("cost")) is not None:
-        yield "cost", f"{cost:.2f}"
+    if tokens := [
+        f"{model[f'{kind}_tokens']:,.0f} {kind}" for kind in ("input", "output") if _has(model, kind)
+    ]:
+        yield "tokens", ", ".join(tokens)
+        yield "cost", "unknown" if model.get("cost") is None else f"{model['cost']:.2f}"
     yield "duration", duration(run.duration_seconds)
+    revision = str(manifest.get("git_revision") or "")[:12]
+    yield "harness", f"{manifest.get('harness_version', 'unknown')} {revision}".strip()
+
+
+def _has(model: Mapping[str, Any], kind: str) -> bool:
+    return model.get(f"{kind}_tokens") is not None
+
+
+def _join(values: Any) -> str:
+    """Return the values of a recorded mapping that are set, in one line."""
+    given = values.items() if isinstance(values, Mapping) else ()
+    return ", ".join(f"{name} {value}" for name, value in given if value not in (None, [], {}))
+
+
+def _find_prompt_form(run: StoredRun) -> str | None:
+    """Return the text that the prompts of several tasks share, without the parts that belong to a task.
+
+    A card is published, and the questions of some benchmarks must not be.
+    """
+    ids = run.manifest.get("planned", {}).get("task_ids", [])
+    prompts: list[str] = []
+    for task_id in ids[:: max(len(ids) // _COMPARED_PROMPTS, 1)][:_COMPARED_PROMPTS]:
+        try:
+            entry = next(read_entries(find_transcript(run.folder, str(task_id), 0)), {})
+        except DataError:
+            continue
+        prompts.append(str(entry.get("prompt", "")))
+    if len({*prompts}) < 2:
+        return None
+    start = _share_start(prompts)
+    end = _share_start([prompt[len(start) :][::-1] for prompt in prompts])[::-1]
+    form = " ".join(f"{start}[...]{end}".split())
+    return shorten(form, _PROMPT_CHARACTERS) if start or end else None
+
+
+def _share_start(texts: Sequence[str]) -> str:
+    """Return the whole words that all texts begin with."""
+    same = takewhile(lambda signs: len({*signs}) == 1, zip(*texts, strict=False))
+    start = "".join(signs[0] for signs in same)
+    return start[: max(start.rfind(" "), start.rfind("\n")) + 1]
 
 
 def _list_warnings(run: StoredRun) -> Iterator[str]:
@@ -133,11 +212,17 @@ def write_markdown(card: Card, stream: TextIO) -> None:
     for each in card.results:
         stream.write(f"\n## {quote_markdown(name_result(card, each))}\n\n")
         for remark in each.remarks:
-            stream.write(f"- **{quote_markdown(remark)}**\n")
+            stream.write(f"- **{_show(remark)}**\n")
         facts = {**each.figures, "agent": each.agent, "data": each.data, **each.conditions, "run": each.run}
         for label, text in facts.items():
-            stream.write(f"- {quote_markdown(label)}: {quote_markdown(text)}\n")
-    stream.write(f"\nMade with {quote_markdown(card.made_with)}.\n")
+            stream.write(f"- {_show(label)}: {_show(text)}\n")
+    stream.write(f"\nMade with {_show(card.made_with)}.\n")
+
+
+def _show(text: str) -> str:
+    """Return a text for Markdown, quoted unless it has only letters, digits and plain signs."""
+    is_plain = _PLAIN.fullmatch(text) and "_" not in text
+    return text if is_plain else quote_markdown(text, 2 * _PROMPT_CHARACTERS)
 
 
 def write_json(card: Card, stream: TextIO) -> None:
@@ -181,9 +266,16 @@ FORMATS: Mapping[str, Callable[[Card, TextIO], None]] = {
 
 
 def name_result(card: Card, result: Result) -> str:
-    """Return the benchmark, with the model if the card has several."""
+    """Return the benchmark, with its options or its run if the card has it several times, and the model."""
     model = result.model or result.agent
-    return f"{result.benchmark}, {model}" if model != card.title else result.benchmark
+    name = result.benchmark
+    if sum((each.benchmark, each.model or each.agent) == (name, model) for each in card.results) > 1:
+        name += f" ({'; '.join(_list_choices(result)) or result.run})"
+    return f"{name}, {model}" if model != card.title else name
+
+
+def _list_choices(result: Result) -> list[str]:
+    return [result.conditions[label] for label in ("options", "selected") if label in result.conditions]
 
 
 def read_card(path: Path) -> Card:
@@ -194,8 +286,9 @@ def read_card(path: Path) -> Card:
         results = [Result(**result) for result in found["results"]]
         card = Card(found["title"], found["made_with"], results)
     except (OSError, KeyError, TypeError, ValueError) as error:
+        fault = f"it lacks the field {error}" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"{path} is not a card of harness: {error}", hint="harness card -o card.json writes one"
+            f"{path} is not a card of harness: {fault}", hint="harness card -o card.json writes one"
         ) from error
     if found.get("schema_version") != CARD_VERSION:
         raise UsageError(f"{path}: schema_version {found.get('schema_version')} is not {CARD_VERSION}")
@@ -206,11 +299,13 @@ def list_differences(before: Card, after: Card) -> Iterator[tuple[str, str, str,
     """Yield the benchmark, both rates and a remark for each benchmark of two cards.
 
     Two results whose intervals do not overlap differ clearly. The runs themselves allow a paired test, with
-    `harness compare`. Each result is compared with that of the same model, or with the only one.
+    `harness compare`. Each result is compared with the same model's result, or with the only one.
     """
     for result in after.results:
         same = [each for each in before.results if each.benchmark == result.benchmark]
         same = [each for each in same if each.model == result.model] or (same if len(same) == 1 else [])
+        if len(same) > 1:
+            same = [each for each in same if _list_choices(each) == _list_choices(result)]
         if not same:
             yield name_result(after, result), "-", result.shown_rate, "only on the second card"
             continue
@@ -226,6 +321,9 @@ def _compare(before: Result, after: Result) -> str:
         notes.append("other data")
     if (before.tasks, before.attempts) != (after.tasks, after.attempts):
         notes.append("another number of tasks or attempts")
+    for label, note in (("grading", "another grading version"), ("prompts", "other prompts")):
+        if before.conditions.get(label) != after.conditions.get(label):
+            notes.append(note)
     if before.rate is None or after.rate is None:
         return ", ".join([*notes, "not finished"])
     change = f"{100 * (after.rate - before.rate):+.1f} points"

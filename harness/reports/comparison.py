@@ -22,7 +22,11 @@ _MODEL_FIGURES = {
     "input_tokens": "tokens in",
     "output_tokens": "tokens out",
     "cost": "cost",
+    # A side whose replies end at the token limit loses tasks by its settings, and not by its model.
+    "cut_replies": "replies cut off",
+    "context_truncated": "contexts cut by the server",
 }
+_SHOWN_IF_ANY = {"cut_replies", "context_truncated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,8 @@ def _list_costs(before: Side, after: Side) -> Iterator[Figure]:
     if before.usage or after.usage:
         for name, label in _MODEL_FIGURES.items():
             amounts = [side.usage.get(name) if side.usage else 0 for side in (before, after)]
+            if name in _SHOWN_IF_ANY and not any(amounts):
+                continue
             describe = describe_cost if name == "cost" else _describe_number
             yield _compare_amounts(label, amounts[0], amounts[1], before, after, describe)
     yield _compare_amounts(

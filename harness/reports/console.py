@@ -83,7 +83,7 @@ SHOWN_CHARACTERS = 10_000
 _BUNDLED_STYLE = "bold black on yellow"
 _BUNDLED_WARNING = (
     "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
-    "!!! These numbers show that harness works. They are no benchmark result.  !!!",
+    "!!! These numbers show that harness works. They are not benchmark results. !!!",
 )
 
 

@@ -13,9 +13,10 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
-from harness.benchmarks import Benchmark, Example
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.cache import CachedFile
 from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.example import Example
 from harness.core.text import escape_terminal, escape_unencodable
 from harness.reports.console import is_live, open_console
 from harness.reports.figures import count

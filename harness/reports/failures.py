@@ -1,4 +1,4 @@
-"""The order in which failures are shown, and the command that shows the first one."""
+"""The order of failures on screen, and the command that shows the first one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Unresolved:
 def choose_unresolved(
     records: Iterable[AttemptRecord], most: int, *, has_samples: bool, several: bool = False
 ) -> Unresolved:
-    """Return the tasks with an unresolved attempt, of which at most `most` are shown.
+    """Return the tasks with an unresolved attempt, at most `most` of them.
 
     It holds no more than a few records at a time, because a run may have more than fit into memory. Of tasks
     with several attempts it also holds two counts each.

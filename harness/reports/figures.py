@@ -212,7 +212,7 @@ def find_category_interval(row: Mapping[str, float | int]) -> tuple[float, float
 
 
 def has_several_attempts(summary: Summary) -> bool:
-    """Return whether a task has more than one attempt, so that the rate is not that of the first ones."""
+    """Return whether a task has more than one attempt, so that the rate counts more than the first."""
     return summary.attempts > summary.total
 
 
@@ -232,7 +232,7 @@ def list_scores(summary: Summary) -> Iterator[tuple[str, str]]:
     for k, value in sorted(summary.pass_at_k.items()):
         yield f"pass@{k}", describe_pass_at_k(summary, k, value)
     for name, metric in summary.metrics.items():
-        # A benchmark's own metric is that of the first attempt at each task.
+        # A benchmark's own metric counts the first attempt at each task.
         of = ", first attempts" if several and not name.startswith(MAJORITY) else ""
         yield name, f"{percent(metric.mean)}  ({interval(metric)}{of})"
 

@@ -35,7 +35,7 @@ from harness.reports.run_values import (
 )
 from harness.reports.transcript_entries import EXCERPT_CHARACTERS, Block, excerpt_transcript, read_prompt
 from harness.runs.manifest import read_model_name
-from harness.runs.run_state import find_state
+from harness.runs.run_names import find_state
 
 TEXT_LIMIT = 4000
 """The most characters of one text."""
@@ -256,7 +256,7 @@ def describe_rate(summary: Summary) -> str:
 def render_result(summary: Summary, folder: Path, *, is_bundled: bool = False) -> str:
     """Return a small piece of HTML: rate, statuses and categories. All names in it are escaped.
 
-    `is_bundled` adds the notice that the figures are no result of the benchmark.
+    `is_bundled` adds the notice that the figures are not results of the benchmark.
     """
     rows = [(status.value, f"{number:,}") for status, number in summary.statuses.items() if number]
     rows += [(f"pass@{k}", percent(value)) for k, value in summary.pass_at_k.items() if value is not None]

@@ -47,7 +47,7 @@ class KnownTasks:
         return self._ids[within]
 
     def _read(self) -> dict[str, str]:
-        from harness.benchmarks import load_benchmark
+        from harness.benchmarks.loading import load_benchmark
 
         assert self.benchmark is not None  # noqa: S101  because `find` has checked it
         found = load_benchmark(self.benchmark, data=self.data, split=self.split)
@@ -55,5 +55,5 @@ class KnownTasks:
 
 
 def _reduce(text: str) -> str:
-    """Return a text in which all space is alike, because projects strip it differently."""
+    """Return a text with all its space alike, because projects strip it differently."""
     return " ".join(text.split())

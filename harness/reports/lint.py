@@ -8,12 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from harness.audit.lint.finding import Finding, Severity
+from harness.audit.lint.static import Finding, Severity
 from harness.core.text import escape_terminal, quote_markdown
 from harness.reports.console import LONG
 from harness.reports.figures import count
-from harness.runs.manifest import SCHEMA_VERSION
-from harness.runs.run_files import replace_file
+from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
 
 def conclude_lint(findings: Sequence[Finding], tasks: int) -> str:

@@ -1,4 +1,4 @@
-"""Texts for the page: Markdown as nodes, in which no text can become an element or a link, and code.
+"""Texts for the page: Markdown as nodes, where no text can become an element or a link, and code.
 
 A node is a text, or a list of an element's name, its class and its children. The page makes an element only
 of the names in ELEMENTS, gives it no attribute but the class, and makes a text node of every text.

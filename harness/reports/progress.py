@@ -13,8 +13,7 @@ from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT, is_live
 from harness.reports.figures import Tally, count
 from harness.reports.recorded_attempts import describe_oldest, describe_places, describe_stages
-from harness.runs.observer import RunObserver
-from harness.runs.progress import RunProgress
+from harness.runs.progress import RunObserver, RunProgress
 
 _SECONDS_BETWEEN_LINES = 5.0
 _LINES_PER_RUN = 10
@@ -31,7 +30,7 @@ def progress_display(stream: TextIO, *, quiet: bool) -> RunObserver:
     if quiet:
         return NotesOnly(stream)
     if is_live(stream):
-        from harness.reports.notebook import LiveProgress
+        from harness.reports.live_progress import LiveProgress
 
         return LiveProgress(stream)
     return PlainProgress(stream)

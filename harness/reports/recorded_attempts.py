@@ -29,7 +29,7 @@ def list_offsets(found: AttemptIndex, manifest: Mapping[str, Any]) -> Sequence[i
 
 
 class WallTime:
-    """The time in which at least one attempt was under way, for a run that has not recorded its own."""
+    """How long at least one attempt was under way, for a run that has not recorded its own."""
 
     def __init__(self) -> None:
         self._starts = array("d")
@@ -98,7 +98,7 @@ def read_text(value: Any) -> str:
 
 
 def list_objects(value: Any) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, none for a value that is no list."""
+    """Return the objects in a list, none for a value that is not a list."""
     return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
 
 

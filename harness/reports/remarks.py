@@ -151,7 +151,7 @@ _SAMPLES = {
 }
 
 BUNDLED_NOTICE = (
-    "bundled sample: a few problems of our own in the benchmark's format. These figures are no result"
+    "bundled sample: a few problems of our own in the benchmark's format. These figures are not a result"
 )
 """The notice of every report on a run with the bundled sample."""
 

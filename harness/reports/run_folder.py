@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
@@ -18,15 +18,12 @@ from harness.core.types import AttemptRecord, DataSource, Status, Summary
 from harness.reports.figures import count
 from harness.reports.recorded_attempts import WallTime, list_offsets, read_time
 from harness.reports.stored_summary import read_stored_summary
-from harness.runs.attempt_index import AttemptIndex
+from harness.runs.attempt_index import ATTEMPTS, AttemptIndex
 from harness.runs.followed_index import read_index
-from harness.runs.run import Run
 from harness.runs.run_files import has_run_file, replace_file
-from harness.runs.run_names import is_running
-from harness.runs.run_state import RunState, count_statuses, find_state
+from harness.runs.run_names import RunState, count_statuses, find_state, is_running
 from harness.runs.spending_log import read_spending
 from harness.runs.store import (
-    ATTEMPTS,
     MANIFEST,
     REPORT,
     SUMMARY,
@@ -44,12 +41,15 @@ from harness.runs.summary import (
 )
 from harness.runs.trust import describe_resume
 
+if TYPE_CHECKING:
+    from harness.runs.run import Run
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """A finished or interrupted run, or one under way, read from its folder.
 
-    A run that was killed or is under way has no `summary.json`, or that of an earlier interruption. Then the
+    A run that was killed or is under way has no `summary.json`, or one of an earlier interruption. Then the
     summary is computed from the attempts, and `unfinished` reports how many there are.
     """
 
@@ -127,7 +127,7 @@ def read_attempt(folder: Path, task_id: str, attempt: int) -> AttemptRecord:
     """
     found: AttemptRecord | None = None
     path = folder / ATTEMPTS
-    # Few of perhaps a million lines hold the id in the form in which we write it.
+    # Few of perhaps a million lines hold the id as we write it.
     written = json.dumps(task_id).encode("ascii")
     for record, _ in read_records(path, whole=True, containing=written):
         if (record.task_id, record.attempt) == (task_id, attempt):

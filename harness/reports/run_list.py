@@ -67,7 +67,7 @@ class ListedRun:
     rate_low: float | None = None
     rate_high: float | None = None
     first_attempt_rate: float | None = None
-    # Whether the tasks are the bundled sample, so that the figures are no result of the benchmark.
+    # Whether the tasks are the bundled sample, so that the figures are not results of the benchmark.
     bundled: bool = False
     cost: float | None = None
     model_requests: int | None = None
@@ -156,7 +156,7 @@ class _Summary(BaseModel):
 
     @property
     def has_rate_of_first_attempts(self) -> bool:
-        """Whether an earlier version has written it, whose rate is that of the first attempts."""
+        """Whether an earlier version has written it, whose rate counts the first attempts."""
         is_whole = not self.statuses.get(Status.CANCELLED)
         return self.schema_version < SUMMARY_VERSION and is_whole and self.attempts > self.total
 
@@ -375,7 +375,7 @@ def describe_listed_rate(run: ListedRun) -> str:
 
 
 def _describe_variant(run: ListedRun) -> str:
-    """Return the facts by which runs of one agent and one model differ, "" without any."""
+    """Return the facts that tell runs of one agent and one model apart, "" without any."""
     servers = ", ".join(run.mcp_servers)
     if run.baseline:
         return f"baseline without {servers}" if servers else "baseline"

@@ -23,7 +23,7 @@ from harness.reports.figures import (
 )
 from harness.reports.page_text import SHOWN_CHARACTERS, show_text
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
-from harness.runs.run_state import count_statuses
+from harness.runs.run_names import count_statuses
 
 _FIGURE_CHARACTERS = 4000
 _JSON = json.JSONEncoder(ensure_ascii=False, default=str)

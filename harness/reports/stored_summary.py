@@ -14,9 +14,10 @@ from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.run_files import read_run_file
-from harness.runs.store import ATTEMPTS, SUMMARY, read_manifest, read_results
+from harness.runs.store import SUMMARY, read_manifest, read_results
 from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
 
 # Sums and intervals of larger counts would not be exact.
@@ -192,7 +193,7 @@ _COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 def read_stored_summary(folder: Path) -> tuple[dict[str, Any], StoredSummary]:
     """Return the summary of a run folder as plain data and as a model.
 
-    The rate of an earlier version, which was that of the first attempts, is computed anew from the records.
+    The rate of an earlier version, which counted the first attempts, is computed anew from the records.
     Raises UsageError if the summary cannot be read.
     """
     path = folder / SUMMARY

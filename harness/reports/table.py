@@ -39,9 +39,10 @@ from harness.reports.figures import (
 )
 from harness.reports.recorded_attempts import list_objects
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
-from harness.runs.run_state import count_statuses
-from harness.runs.store import ATTEMPTS, REPORT
+from harness.runs.run_names import count_statuses
+from harness.runs.store import REPORT
 from harness.runs.usage import read_usage, sum_usage
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def print_summary(
         title: The names of benchmark, agent and model.
         attempts: The attempts, of which the first unresolved ones are listed, infra errors first.
         is_running: Whether the run is under way, so that the other attempts are still to come.
-        tool_mode: The form in which the model called tools, None if no agent asked for it.
+        tool_mode: The form of the model's tool calls, None if no agent asked for it.
         isolation: The environments whose tasks shared sandboxes, None if none did.
         conditions: The labels and texts of `list_conditions`.
     """

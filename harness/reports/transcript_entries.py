@@ -55,7 +55,7 @@ class Block:
     name: str = ""
     # The id that joins a call with its result.
     id: str = ""
-    # The words before the text, of which the page makes a heading.
+    # The words before the text, which become a heading of the page.
     label: str = ""
 
 
@@ -79,7 +79,7 @@ def describe_entry(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Bloc
 
     Args:
         entry: the entry.
-        shown: the texts of the entries before it, to which the texts of this entry are added.
+        shown: the texts of the entries before it. The texts of this entry are added.
     """
     describe = _KINDS.get(str(entry.get("kind")))
     if "kind" in entry and describe is not None:

@@ -140,7 +140,7 @@ class _GradingThread:
                 finally:
                     await self._end_calls()
         except asyncio.CancelledError:
-            # The end came before the grading was open, for which calls wait.
+            # The end came before the grading was open, and calls wait for it.
             await self._end_calls()
             raise
 
@@ -150,7 +150,7 @@ class _GradingThread:
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
         try:
-            # A caller that is cancelled must not cancel the opening, for which others may wait.
+            # A caller that is cancelled must not cancel the opening, because others may wait for it.
             grading = await asyncio.shield(asyncio.wrap_future(self._holder.opened))
             return await grading.grade(samples)
         except asyncio.CancelledError:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.hidden_tests import HiddenTarget, read_hidden_tests, read_submission
 from harness.core.errors import UsageError
 from harness.core.types import Submission, Verdict
@@ -63,7 +63,7 @@ async def open_local(
 ) -> AsyncIterator[LocalGrading]:
     """Yield a grading in sandboxes of this machine. The end of the block removes them.
 
-    The arguments are those of `open_host`. `benchmarks` are loaded benchmarks that samples may name; others
+    The arguments are as in `open_host`. `benchmarks` are loaded benchmarks that samples may name; others
     are loaded by their names. Raises what `open_host` raises.
     """
     async with open_host(

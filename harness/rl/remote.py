@@ -20,7 +20,7 @@ BATCH = 128
 # The time of one request, and of all tries of a sample.
 REQUEST_SECONDS = 600.0
 DEFAULT_SECONDS = 1800.0
-# The wall time of one grading, as that of the environment `python` in a run.
+# The wall time of one grading, as in the environment `python` in a run.
 SAMPLE_SECONDS = 180.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
 
@@ -105,7 +105,8 @@ async def open_remote(
 
     Args:
         url: the URL that `harness serve` prints, with or without the token as its path.
-        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL without a path.
+        token: the token, if the URL does not have it. HARNESS_SERVE_TOKEN is the default for a URL without a
+            path.
         timeout_seconds: the time for all tries of a sample, waits included.
 
     Raises UsageError for a URL or a token that cannot be used, and without the packages of the extra

@@ -12,7 +12,7 @@ from harness.core.types import TEXT_FIELDS, Verdict
 
 
 class RewardUnavailableError(HarnessError):
-    """A completion got no verdict, because the infrastructure failed or was too busy. It is no 0."""
+    """A completion got no verdict, because the infrastructure failed or was too busy. It is not a 0."""
 
     exit_code = 3
 
@@ -76,7 +76,7 @@ def make_sample(
     try:
         values = json.loads(tests) if isinstance(tests, str) else tests
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"row {place}: 'tests' is no JSON: {error}") from error
+        raise UsageError(f"row {place}: 'tests' is not JSON: {error}") from error
     if not isinstance(values, Mapping):
         raise UsageError(f"row {place}: 'tests' must be an object, not {type(values).__name__}")
     kept = {name: value for name, value in values.items() if value is not None}

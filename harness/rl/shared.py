@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypedDict
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, unknown_name
 from harness.core.types import Verdict
 from harness.rl.held import HeldGrading, Opening

@@ -16,7 +16,7 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.logger import get_logger
 from harness.core.types import Verdict
@@ -56,15 +56,16 @@ class VerdictReward:
 
         Args:
             url: the URL that `harness serve` prints.
-            token: the token of the service, if the URL does not have it. HARNESS_SERVE_TOKEN is that of a URL
-                without a path.
+            token: the token of the service, if the URL does not have it. HARNESS_SERVE_TOKEN is the default
+                for a URL without a path.
             field: the kind of the completions, `completion`, `solution`, `answer` or `reply`. By default a
                 conversation ends with a `reply`, and a text is a `completion`.
             faults: `leave_out` returns None for a completion without a verdict, `raise` ends the training.
             benchmarks: loaded benchmarks that rows may name. Others are loaded by their names. A service has
                 its own.
             environments: as for `open_grader`.
-            timeout_seconds: with a service, the time for all tries of a completion; else that of one grading.
+            timeout_seconds: with a service, the time for all tries of a completion; else the time for one
+                grading.
             max_concurrent: the programs under grading on this machine, by default one for each core.
 
         Raises UsageError for a combination that cannot be used.

@@ -24,7 +24,8 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.loading import load_with_options
 from harness.client.connection import TOKEN_VARIABLE
 from harness.client.remote import connect
 from harness.core.errors import UsageError, describe_installation

@@ -20,7 +20,7 @@ from harness.environments.host_environment import open_without_world
 from harness.host.blame import is_caused_by_agent, lose_to_agent
 from harness.host.retries import Fault, RunStopped
 from harness.models.server_errors import ModelError
-from harness.runs.agents import AttemptContext
+from harness.runs.agents.agent import AttemptContext
 from harness.runs.attempt_ends import (
     blame,
     catch_defects,
@@ -29,7 +29,7 @@ from harness.runs.attempt_ends import (
 )
 from harness.runs.attempt_parts import SandboxTime, Try
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.transcript_file import begin_transcript
 from harness.sandbox.failures import SandboxLimitReached

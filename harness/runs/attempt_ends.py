@@ -14,12 +14,10 @@ from harness.core.types import Phase, Status, Task, Transcript, Verdict
 from harness.environments.grading import make_limit_verdict, make_timeout_verdict
 from harness.environments.workspace import WorkspaceLost
 from harness.host.blame import lose_to_agent, stop_at_limit
-from harness.host.retries import RunStopped, RunStoppedError
+from harness.host.retries import Retries, RunStopped, RunStoppedError
 from harness.models.server_errors import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.models.spending import BudgetReached
-from harness.runs.agents import AgentError
-from harness.runs.agents.agent import AgentUnusableError, RepeatedEnd
-from harness.runs.faults import Faults
+from harness.runs.agents.agent import AgentError, AgentUnusableError, RepeatedEnd
 from harness.runs.run_files import StorageError
 from harness.runs.working_time import TimeIsOver
 from harness.sandbox.failures import SandboxLimitReached, build_fault
@@ -43,7 +41,7 @@ def blame_agent(
     return Verdict(Status.AGENT_ERROR, 0.0, evidence=short, phase=Phase.AGENT, tampering=tampering)
 
 
-def give_up_on_model(error: ModelError, faults: Faults) -> Verdict:
+def give_up_on_model(error: ModelError, faults: Retries) -> Verdict:
     """Return the verdict on an attempt whose model, or judge, has failed.
 
     Raises RunStopped if the server failed all requests meanwhile, and not this one alone.

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from harness.core.types import Submission, Task, Transcript, Verdict
     from harness.environments.base import Environment, EnvironmentContext
     from harness.environments.spec import EnvironmentSpec
-    from harness.runs.agents import AttemptContext
+    from harness.runs.agents.agent import AttemptContext
     from harness.runs.attempt_settings import AttemptSettings
-    from harness.runs.plan import PlannedAttempt
+    from harness.runs.planned_attempt import PlannedAttempt
     from harness.runs.progress import ActiveAttempt
     from harness.runs.working_time import WorkingTime
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.types import Submission, Task, Verdict
 from harness.environments.base import Environment
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec
-from harness.runs.agents import Agent
+from harness.runs.agents.agent import Agent
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.grading_service import GradingService, grade_at_service
-from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import RunObserver
 from harness.runs.transcript_file import KeepsTranscripts
 from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool
@@ -37,7 +37,7 @@ class AttemptSettings:
     pool: SandboxPool
     # The limits of sandboxes, by the name of their environment.
     limits: Mapping[str, Limits]
-    # Applies once to the agent's work in one attempt, and once to its grading. None stands for the default of
+    # Applies once to the agent's work in one attempt, and once to its grading. None means the default of
     # the environment.
     timeout_seconds: float | None
     # The number of tool calls in an attempt. None stands for the default of the task or its environment.

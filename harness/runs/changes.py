@@ -49,11 +49,11 @@ def accept_changes(
     describe: Callable[[str, str, str], str],
     hints: Mapping[str, str],
 ) -> list[Change]:
-    """Return the changes, all of which the user has accepted.
+    """Return the changes. The user has accepted them all.
 
     Args:
         changes: the changes that were found.
-        accepted: the fields whose change the user accepts. A field also stands for those below it.
+        accepted: the fields whose change the user accepts. A field includes the fields below it.
         manifest: the manifest whose fields can be accepted.
         describe: returns the message of a refusal from the field and its two values.
         hints: what else the user can do, by the first part of the field, and by "" for any other.

@@ -50,7 +50,7 @@ class CommandSettings(BaseModel):
     ] = "sandbox"
     """`sandbox` is a container without network. `host` is for a trusted program of the user."""
     machine: Literal["task", "own"] = "task"
-    """The sandbox of the program. `task` is that of the task if agents run programs there, where a program
+    """The sandbox of the program. `task` is the task's own if agents run programs there, where a program
     may be root and may not call epoll. `own` is another one, and the program reaches the task by MCP
     alone."""
     image: Annotated[
@@ -59,7 +59,7 @@ class CommandSettings(BaseModel):
     ] = None
     """The prepared agent whose files the sandbox has in /opt/agents."""
     env: Annotated[dict[str, str], AfterValidator(_require_environment)] = Field(default_factory=dict)
-    """Environment variables in addition to those of the harness. The manifest shows their values."""
+    """Environment variables in addition to the harness's. The manifest shows their values."""
     pass_env: Annotated[list[str], AfterValidator(_require_variables)] = Field(default_factory=list)
     """Environment variables of the harness that a program on the host inherits."""
     submission: Literal["stdout", "submit"] = "stdout"
@@ -69,19 +69,19 @@ class CommandSettings(BaseModel):
     """A file that holds the submission when the program has ended. Its path is relative to the folder in
     which the program starts. stdout is then no submission."""
     prompt_append: str | None = None
-    """The text after the prompt. None stands for a sentence that explains `harness-submit`."""
+    """The text after the prompt. None means a sentence that explains `harness-submit`."""
 
     @model_validator(mode="after")
     def _require_place(self) -> CommandSettings:
         if self.where == "sandbox" and self.pass_env:
             raise ValueError("has pass_env, but no variable of the harness enters a sandbox; write env")
-        # A run folder holds the defaults, too, so only other values show that the user wants something.
+        # A run folder also holds the defaults, so only other values show that the user wants something.
         if self.where == "host":
             for name, is_given in {"image": self.image is not None, "machine": self.machine == "own"}.items():
                 if is_given:
                     raise ValueError(f"has {name}, which a program on the host cannot have; leave it out")
         if self.submission_file is not None and self.submission == "submit":
-            raise ValueError("has both submission and submission_file, of which one counts")
+            raise ValueError("has both submission and submission_file, and only one counts")
         file = PurePosixPath(self.submission_file or "")
         if self.where == "host" and (file.is_absolute() or ".." in file.parts):
             raise ValueError("has a submission_file that is not below the folder where the program starts")

@@ -15,10 +15,11 @@ from typing_extensions import TypedDict
 
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.types import Status
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import read_model_name
 from harness.runs.run_files import has_run_file
 from harness.runs.run_names import is_running
-from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, read_duration, read_manifest, read_records
+from harness.runs.store import MANIFEST, SUMMARY, read_duration, read_manifest, read_records
 from harness.runs.stored_result import StoredResult, reduce_record
 from harness.runs.trust import describe_resume
 from harness.runs.usage import sum_usage
@@ -157,7 +158,7 @@ def _read_results(
 ) -> tuple[dict[tuple[str, int], StoredResult], float, bool, dict[str, str]]:
     """Return the last result of each attempt, the seconds of all, whether scores are partial, and clusters.
 
-    The seconds and the scores are those of the tasks in `only`.
+    The seconds and the scores are for the tasks in `only`.
     """
     path = folder / ATTEMPTS
     results: dict[tuple[str, int], StoredResult] = {}

@@ -173,30 +173,13 @@ def compare_runs(
     """
     _require_range("the number of resamples", resamples, MIN_RESAMPLES, MAX_RESAMPLES)
     _require_range("the seed of the resamples", seed, 0, 2**63 - 1)
-    for name, folders in (
-        ("the number of baseline runs", baseline),
-        ("the number of candidate runs", candidate),
-    ):
-        _require_range(name, len(folders), 1, MAX_RUNS)
     if regression_threshold is not None:
         _require_range("the regression threshold", regression_threshold, 0, 1)
-    _require_distinct([*baseline, *candidate])
-    before, after = (tuple(map(read_compared_run, folders)) for folders in (baseline, candidate))
+    before, after = _read_sides(baseline, candidate, accept)
+    ids, left_out = _list_tasks((*before, *after)), None
+    if only_common_tasks:
+        (before, after), ids, left_out = _keep_common_tasks(before, after, ids)
     runs = (*before, *after)
-    _require_comparable(runs)
-    _require_one_grading(runs, accept)
-    # Attempts end in another order in each run, on which neither the lists nor the draws may depend.
-    every = sorted({task_id for run in runs for task_id in run.tasks}, key=_split_numbers)
-    common = [task_id for task_id in every if all(task_id in run.tasks for run in runs)]
-    if only_common_tasks and not common:
-        raise UsageError("the runs have no task in common", hint="leave out --only-common-tasks")
-    ids = common if only_common_tasks else every
-    if only_common_tasks and len(common) < len(every):
-        kept = frozenset(common)
-        before, after = (
-            tuple(read_compared_run(run.folder, only=kept) for run in side) for side in (before, after)
-        )
-        runs = (*before, *after)
     # A stopped run has selected tasks that it has no record of, and so has a run of other tasks.
     unnamed = 0 if only_common_tasks else max(0, *(run.planned_tasks - len(ids) for run in runs))
     total = len(ids) + unnamed
@@ -220,7 +203,7 @@ def compare_runs(
         candidate=sides[1],
         tasks=total,
         unnamed_tasks=unnamed,
-        left_out_tasks=len(every) - len(common) if only_common_tasks else None,
+        left_out_tasks=left_out,
         difference=float(-fall),
         interval=interval,
         clusters=clusters.number,
@@ -236,6 +219,45 @@ def compare_runs(
         regression_threshold=regression_threshold,
         is_regression=None if regression_threshold is None else _exceeds(fall, regression_threshold),
     )
+
+
+_Side = tuple[ComparedRun, ...]
+
+
+def _read_sides(
+    baseline: Sequence[Path], candidate: Sequence[Path], accept: Collection[str]
+) -> tuple[_Side, _Side]:
+    """Return the runs of both sides. Raises UsageError as `compare_runs` does."""
+    for name, folders in (
+        ("the number of baseline runs", baseline),
+        ("the number of candidate runs", candidate),
+    ):
+        _require_range(name, len(folders), 1, MAX_RUNS)
+    _require_distinct([*baseline, *candidate])
+    before, after = (tuple(map(read_compared_run, folders)) for folders in (baseline, candidate))
+    _require_comparable((*before, *after))
+    _require_one_grading((*before, *after), accept)
+    return before, after
+
+
+def _list_tasks(runs: _Side) -> list[str]:
+    """Return the tasks of all runs. Attempts end in another order in each run, which decides nothing."""
+    return sorted({task_id for run in runs for task_id in run.tasks}, key=_split_numbers)
+
+
+def _keep_common_tasks(
+    before: _Side, after: _Side, ids: Sequence[str]
+) -> tuple[tuple[_Side, _Side], list[str], int]:
+    """Return both sides with the tasks of all runs alone, these tasks, and how many others there are."""
+    common = [task_id for task_id in ids if all(task_id in run.tasks for run in (*before, *after))]
+    if not common:
+        raise UsageError("the runs have no task in common", hint="leave out --only-common-tasks")
+    if len(common) < len(ids):
+        kept = frozenset(common)
+        before, after = (
+            tuple(read_compared_run(run.folder, only=kept) for run in side) for side in (before, after)
+        )
+    return (before, after), common, len(ids) - len(common)
 
 
 def _split_numbers(task_id: str) -> tuple[list[str], list[tuple[int, str]], str]:
@@ -297,7 +319,7 @@ def _require_one_grading(runs: Sequence[ComparedRun], accept: Collection[str]) -
         if (version := read_grading_version(run.manifest)) != first and not accept:
             raise UsageError(
                 f"{run.folder}: has verdicts of grading version {version} of {run.manifest['benchmark']}, "
-                f"but {runs[0].folder} has those of version {first}",
+                f"but {runs[0].folder} has version {first}",
                 hint="grade the older one again: harness grade --run RUN, or add: --accept grading_version",
             )
 
@@ -321,7 +343,7 @@ def _find_mean(values: Sequence[Fraction]) -> Fraction:
 
 
 def _sum(shares: Iterable[Fraction]) -> Fraction:
-    """Return the sum of many fractions, of which few are different."""
+    """Return the sum of many fractions, few of them different."""
     return sum((share * number for share, number in Counter(shares).items()), Fraction())
 
 

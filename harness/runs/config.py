@@ -74,7 +74,7 @@ def read_config(
         keys = [each.keys for each in unset]
         return ReadConfig(file, None, problems + _explain(error, file, overrides, keys))
     paths = {"data": _make_absolute(config.data), "samples": _make_absolute(config.samples)}
-    from harness.benchmarks.custom import is_own  # the benchmarks take long to import
+    from harness.benchmarks.recipe import is_own  # the benchmarks take long to import
 
     # Only a user's own benchmark is named by its file or its folder.
     if is_own(config.benchmark):
@@ -104,7 +104,7 @@ def read_section(path: Path | None, key: str) -> dict[str, Any]:
 def _make_absolute(path: str | None) -> str | None:
     """Return a path that stays valid if the run is resumed from another folder.
 
-    The name of a data source, which is no path, stays as it is.
+    The name of a data source, which is not a path, stays as it is.
     """
     if not path or path in ("hub", "bundled", "-") or not os.path.exists(path):
         return path

@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.benchmarks import Benchmark
-from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.benchmark import Benchmark, Definition
 from harness.benchmarks.data.source import is_cache
 from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_problems
@@ -19,9 +18,10 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.types import DataSource
 from harness.environments import environment_spec
 from harness.models.endpoint import Endpoint
-from harness.runs.agents import Agent, build_agent, settings_for
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import Agent, settings_for
 from harness.runs.agents.command.host import ProgramMissingError
-from harness.runs.config import ReadConfig, RunConfig, read_config
+from harness.runs.config import ReadConfig, read_config
 from harness.runs.durations import find_durations
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.model_access import find_endpoint, find_judge
@@ -30,6 +30,7 @@ from harness.runs.recorded_run import add_recorded_settings, open_recording
 from harness.runs.run_secrets import find_keys
 from harness.runs.selection import select
 from harness.runs.server_tools import describe_missing_command
+from harness.runs.settings import RunConfig
 from harness.runs.unread import list_unread
 from harness.runs.workspaces import find_workspaces
 
@@ -46,7 +47,7 @@ class CheckedConfig:
     problems: list[HarnessError]
     # The reason why the tasks were not looked at, None if they were.
     unchecked: str | None
-    # What would stop a run on this machine, and may be right on another one.
+    # Problems that would stop a run on this machine, and may be right on another one.
     warnings: list[str] = field(default_factory=list)
 
 

@@ -54,7 +54,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The values of a config file over those of the files that it extends, and where they stand."""
+    """The values of a config file over the files that it extends, and where they are."""
 
     path: Path
     values: dict[str, Any]
@@ -70,7 +70,7 @@ class ConfigFile:
 def read_config_file(path: Path) -> ConfigFile:
     """Return the values of a config file, without a replacement of variables.
 
-    `extends` names a file, or several of which a later one overrides an earlier one. The values of the file
+    `extends` names a file, or several. A later one overrides an earlier one. The values of the file
     itself override all of them. Mappings are merged key by key, and every other value is replaced whole.
 
     Raises UsageError, with file and line, for a file that cannot be read, for a cycle, and for more than
@@ -230,7 +230,7 @@ def _expand_text(text: str, where: str, problems: list[UsageError], *, typed: bo
 TOOL = "mcpbr"
 _NOT_NEEDED = "leave it out"
 _REMEDIES = {
-    "mcp_server": "write 'mcp_servers:' with a list of servers, of which this is one",
+    "mcp_server": "write 'mcp_servers:' with a list of servers; this is one of them",
     **dict.fromkeys(
         ("mcp_server_a", "mcp_server_b", "comparison_mode"),
         "write one config for each server under 'mcp_servers', run both, then: harness compare RUN_A RUN_B",

@@ -1,4 +1,4 @@
-"""The JSON schema of a config file, by which editors complete and check its keys."""
+"""The JSON schema of a config file. Editors complete and check its keys by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The durations of tasks in an earlier run, by which a plan starts the longest tasks first."""
+"""The durations of tasks in an earlier run. A plan starts the longest tasks first by them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import Status
+from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.run_files import open_run_file
 from harness.runs.run_names import find_run
-from harness.runs.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, UNFINISHED, read_records
+from harness.runs.store import UNFINISHED, read_records
 from harness.runs.stored_result import SUPERSEDED_STATUS
 
 if TYPE_CHECKING:
-    from harness.runs.config import RunConfig
+    from harness.runs.settings import RunConfig
 
 
 def read_durations(folder: Path) -> dict[str, float]:
@@ -72,7 +73,7 @@ def describe_unknown(
         notify(f"tasks without a known duration, which start first: {len(unknown):,} of {len(tasks):,}")
 
 
-# `json.dumps` writes it before every text of the agent, in which quotes are escaped.
+# `json.dumps` writes it before every text of the agent, and escapes quotes there.
 _STATUS = b'"status": "'
 _SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
 _NAMES = {status.value.encode(): status for status in Status}
@@ -153,7 +154,7 @@ class FinishedCount:
 
     def _add(self, line: bytes) -> None:
         status = _NAMES.get(line.partition(_STATUS)[2][:32].partition(b'"')[0])
-        if status is None:  # the line is no record
+        if status is None:  # the line is not a record
             return
         self._statuses[status] += 1
         self._superseded += status is Status.CANCELLED and _SUPERSEDED in line

@@ -21,12 +21,12 @@ def write_example_config(definition: Definition, agent: str, *, benchmark: str, 
     """Return the YAML of an example that is valid as it is.
 
     Keys that are only comments show what else can be set. The benchmark and the agent read all of them, and
-    their values are valid, too.
+    their values are also valid.
 
     Args:
         definition: the benchmark.
         agent: the name of a built-in agent.
-        benchmark: the name or the path by which the user calls the benchmark.
+        benchmark: the user's name or path of the benchmark.
         file: the name of the file, which the comments show.
 
     Raises:

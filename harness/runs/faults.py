@@ -10,7 +10,7 @@ from harness.core.errors import HarnessError
 from harness.core.text import escape_terminal
 from harness.host.retries import Retries, RunStoppedError
 from harness.runs.agents.agent import AgentNotStarted
-from harness.runs.observer import ShowsNotes
+from harness.runs.progress import ShowsNotes
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import EXTRA, Isolation, Limits, count_gate_places, free_memory_mb
 

@@ -13,7 +13,7 @@ from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents.agent import MeasuresAttempts
 from harness.runs.attempt_parts import AttemptPart
 from harness.runs.model_access import open_models
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
 from harness.runs.steps import StepsPart
 from harness.runs.task_machines import TaskMachinePart, read_machine_rules

@@ -22,7 +22,7 @@ class ServiceFacts:
     """The facts about a service that a run writes into its manifest. They name no address and no token."""
 
     harness_version: str
-    # The SHA-256 over all on which verdicts on the benchmark depend.
+    # The SHA-256 over everything that verdicts on the benchmark depend on.
     revision: str
     # The engine, the runtime and the images of the service.
     backend: BackendFacts

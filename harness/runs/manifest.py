@@ -17,16 +17,16 @@ from harness.core.errors import UsageError
 from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
 from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+from harness.runs.run_files import SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from harness.benchmarks import Benchmark
-    from harness.environments import EnvironmentSpec
+    from harness.benchmarks.benchmark import Benchmark
+    from harness.environments.spec import EnvironmentSpec
     from harness.models.endpoint import Endpoint
     from harness.runs.settings import RunConfig
     from harness.sandbox.backends.base import BackendFacts
     from harness.sandbox.limits import Limits
 
-SCHEMA_VERSION = 1
 # The key of the tool mode, which is null until an agent asks for it.
 TOOL_MODE = "tool_mode"
 # The key of the id of the run that `harness rerun` repeats.

@@ -13,23 +13,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import build_agent, settings_for
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import settings_for
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.changes import ACCEPTED
-from harness.runs.config import RunConfig
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.merged_manifest import merge_manifests
-from harness.runs.plan import PlannedAttempt, describe_planned, load_configured, name_clusters
+from harness.runs.plan import load_configured, name_clusters
+from harness.runs.planned_attempt import PlannedAttempt, describe_planned
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
 from harness.runs.run_starts import RunEngine, copy_samples
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 from harness.runs.shards import (
     ALLOW_HINT,
     AttemptKey,
@@ -44,7 +47,6 @@ from harness.runs.shards import (
 )
 from harness.runs.spending_log import copy_spending, read_spending
 from harness.runs.store import (
-    ATTEMPTS,
     MANIFEST,
     SAMPLES,
     RunStore,
@@ -65,7 +67,7 @@ _HINT = "make room, or choose another folder with --output-dir DIR"
 def open_merge_folder(output_dir: Path, benchmark: str, metrics: Sequence[str]) -> Iterator[RunStore]:
     """Yield the store of a new folder, which becomes a run folder at the end of the block.
 
-    An error removes the folder. The folder of a merge that was killed has a hidden name, by which no command
+    An error removes the folder. The folder of a merge that was killed has a hidden name, and no command
     finds it, and the next merge to the same place removes it.
 
     Raises:
@@ -159,8 +161,8 @@ def open_merged_run(
     Args:
         folders: the run folders of the shards, in any order.
         output_dir: the folder of the new run folder.
-        data: the place of the data if it is not that of the shards.
-        accepted: the fields of the manifests in which the shards may differ.
+        data: the place of the data if it is not the shards'.
+        accepted: the fields of the manifests that may differ between shards.
         allow_unfinished: whether shards and attempts may be missing, which then count as cancelled.
         is_trusted: whether the user has accepted what unknown folders would run.
         notify: shows a message to the user.
@@ -236,7 +238,7 @@ def _merge(
             None if config.model is None else choose_endpoint(config.model, config.base_url, config.endpoints)
         )
         selection = Selection(config, benchmark, agent, plan, endpoint=endpoint).without(dict(unsound))
-        # The shards ran side by side, so the longest one stands for the run.
+        # The shards ran side by side, so the longest one counts for the run.
         seconds = max(read_duration(shard.folder) for shard in shards)
         run = Run(selection, store, RunEngine(), manifest, seconds, read_spending(store.folder))
         run.write_summary()
@@ -278,13 +280,13 @@ def _require_disjoint(shards: Sequence[ShardRun]) -> None:
 
 
 def _load(config: RunConfig, shard: ShardRun, notify: Callable[[str], None]) -> Benchmark:
-    """Return the benchmark of the run. Raises UsageError if its data are not those of the shards."""
+    """Return the benchmark of the run. Raises UsageError if its data are not the shards'."""
     replay = shard.manifest.get("replay")
     categories = replay["categories"] if isinstance(replay, dict) else None
     benchmark = load_configured(config, notify=notify, categories=categories)
     if benchmark.source.sha256 != shard.manifest["data"]["sha256"]:
         raise UsageError(
-            f"{benchmark.source.location}: the data are not those of the shards: data.sha256 was "
+            f"{benchmark.source.location}: the data are not the shards': data.sha256 was "
             f"{shard.manifest['data']['sha256']}, and is {benchmark.source.sha256}",
             hint="name the data of the shards: --data PATH",
         )

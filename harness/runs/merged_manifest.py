@@ -1,4 +1,4 @@
-"""The manifest of a merged run, from those of its shards."""
+"""The manifest of a merged run, from its shards' manifests."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _KEPT_OF_SHARD = ("run_id", "started_at", "host")
 def merge_manifests(
     shards: Sequence[tuple[Path, Mapping[str, Any]]], accepted: Collection[str]
 ) -> dict[str, Any]:
-    """Return the manifest of the merged run, as that of a run without shards, with `merged_from` in addition.
+    """Return the manifest of the merged run, as for a run without shards, with `merged_from` in addition.
 
     Args:
         shards: the folder and the manifest of each shard, in the order of the shards.
-        accepted: the fields in which the shards may differ. Then those of the first shard count.
+        accepted: the fields that may differ between shards. Then the values of the first shard count.
 
     Raises:
         UsageError: for a field that differs, with both values and the option that accepts them.

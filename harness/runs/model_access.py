@@ -13,7 +13,7 @@ from harness.core.lock import cache_dir
 from harness.models.endpoint import Endpoint, read_key
 from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import Agent
+from harness.runs.agents.agent import Agent
 from harness.runs.settings import KEYS, RunConfig, name_option
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ async def open_models(
 
 
 def describe_url(config: RunConfig, endpoint: Endpoint | None) -> str | None:
-    """Return the URL to write to the manifest: that of a model that is no named endpoint, None for others."""
+    """Return the URL to write to the manifest: the model's if it is not a named endpoint, None for others."""
     return None if endpoint is None or config.model in config.endpoints else endpoint.base_url
 
 

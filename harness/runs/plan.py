@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from harness.benchmarks import Benchmark, load_with_options
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.loading import load_with_options
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
-from harness.runs.agents import Agent, ChoosesSamples
+from harness.runs.agents.agent import Agent, ChoosesSamples
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.planned_attempt import MAX_LISTED_BYTES as MAX_LISTED_BYTES
 from harness.runs.planned_attempt import PlannedAttempt as PlannedAttempt
@@ -37,7 +38,7 @@ def sample_tasks(
         sampling: `sequential` takes the first tasks, `random` draws them. `stratified` draws from each
             stratum in proportion to its size, by the method of largest remainders.
         seed: the seed of the draws.
-        stratify_by: the strata: `category`, `difficulty`, or the kind of a label. None stands for the
+        stratify_by: the strata: `category`, `difficulty`, or the kind of a label. None means the
             category.
 
     Raises:
@@ -65,7 +66,7 @@ def share_out(size: int, strata: Mapping[str, int]) -> dict[str, int]:
     """Return the number of tasks to draw from each stratum, by the method of largest remainders.
 
     `strata` has the number of tasks in each stratum; `size` is at most their sum. Of equal remainders that
-    of the larger stratum comes first, then that of the first name.
+    of the larger stratum comes first, then the first by name.
     """
     whole = sum(strata.values())
     quotas = {name: size * number // whole for name, number in strata.items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import UsageError
-from harness.runs.agents import name_agent
+from harness.runs.agents.outside import name_agent
 from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
 from harness.runs.resume import change_resumed_config, read_resumed_config

@@ -1,4 +1,4 @@
-"""The progress of a run: the attempts under way with their stages, and the size of each category."""
+"""The progress of a run: the protocol of its observers, the attempts under way, and the categories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,32 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from harness.core.logger import get_logger
+from harness.core.types import AttemptRecord
 from harness.runs.planned_attempt import PlannedAttempt
+
+
+class ShowsNotes(Protocol):
+    """Shows messages to the user. `note` must return at once and raise nothing."""
+
+    def note(self, text: str) -> None:
+        """Show a message to the user: a fallback, a retry, a warning."""
+
+
+class RunObserver(ShowsNotes, Protocol):
+    """Gets the events of a run, always in the thread of the event loop.
+
+    Every method must return at once and raise nothing. The last call is `on_end`, however the run ends.
+    """
+
+    def on_start(self, *, attempts: int, finished: int, concurrency: int) -> None:
+        """Handle the start of a run of `attempts`, of which `finished` were done before it was resumed."""
+
+    def on_attempt(self, record: AttemptRecord) -> None:
+        """Handle the end of an attempt, whose record is stored."""
+
+    def on_end(self) -> None:
+        """Handle the end of the run, after its last attempt or after an interrupt."""
+
 
 _LOGGER = get_logger(__name__)
 

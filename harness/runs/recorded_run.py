@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark, definition_of
-from harness.benchmarks.custom import is_own
+from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_effects
+from harness.benchmarks.recipe import is_own
 from harness.core.errors import DataError, UsageError, quote_value
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import AttemptRecord, Phase, Submission, Task
@@ -24,15 +25,11 @@ from harness.runs.agents.recording import (
     RecordedJudgement,
     RecordedStep,
 )
-from harness.runs.attempt_index import STATUSES
+from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES, STATUSES
 from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_steps import (
-    describe_untaken,
-    drop_excess,
-    find_excess,
-    list_untaken,
     read_judgements,
     read_steps,
 )
@@ -41,14 +38,17 @@ from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
 from harness.runs.run_names import find_run, is_running
 from harness.runs.settings import KEYS, RunConfig
-from harness.runs.store import (
-    ATTEMPTS,
-    MAX_ATTEMPTS_BYTES,
-    read_manifest,
-    read_records_at,
-)
+from harness.runs.store import read_manifest, read_records_at
 from harness.runs.transcripts import find_transcript
-from harness.runs.trust import describe_resume, explain_unknown, is_signed
+from harness.runs.trust import (
+    describe_resume,
+    describe_untaken,
+    drop_excess,
+    explain_unknown,
+    find_excess,
+    is_signed,
+    list_untaken,
+)
 
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100
@@ -286,13 +286,13 @@ def check_recording(
     places = [f"{name}={value}" for name, value in taken.items() if value not in (None, "bundled", "hub")]
     if places:
         shown = escape_terminal(", ".join(places))
-        notify(f"settings for the data, which are those of the recorded run unless you name others: {shown}")
+        notify(f"settings for the data, from the recorded run unless you name others: {shown}")
     if benchmark.source.sha256 != manifest["data"]["sha256"]:
-        notify("the data differ from those of the recorded run, so observations may differ")
+        notify("the data differ from the recorded run's, so observations may differ")
     if manifest.get("definition_sha256") != hash_definition(benchmark):
         notify(f"{config.benchmark} has changed since the recorded run, so observations may differ")
     if config.seed != manifest["config"].get("seed", 0):
-        notify("the seed is not that of the recorded run, so environments may draw something else")
+        notify("the seed is not the recorded run's, so environments may draw something else")
     if not is_signed(manifest):
         excess = find_excess(read_resumed_config(folder, manifest), benchmark.definition.environments)
         if untaken := list_untaken(excess, config):

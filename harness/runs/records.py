@@ -186,7 +186,7 @@ def _is_plain(values: Any, depth: int) -> bool:
 
 
 def require_record(values: Any) -> dict[str, Any]:
-    """Return the values of a line of JSON, which are those of a record.
+    """Return the values of a line of JSON, which are a record's.
 
     Raises ValueError, TypeError or KeyError for anything else.
     """

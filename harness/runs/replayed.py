@@ -31,7 +31,7 @@ class Replayed:
     outcome: Outcome
     observations: int
     differing: int
-    # Whether status and score are those of the recorded attempt.
+    # Whether status and score are as in the recorded attempt.
     has_same_verdict: bool
     # The first difference, on one line.
     first: str | None = None

@@ -11,13 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, describe_first_error, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES
-from harness.runs.agents import Agent
+from harness.runs.agents.agent import Agent
 from harness.runs.changes import Change, accept_changes, add_accepted, find_changes
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
-from harness.runs.plan import PlannedAttempt, has_same_tasks
+from harness.runs.planned_attempt import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest

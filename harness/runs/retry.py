@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from harness.core.types import AttemptRecord, Status
 from harness.runs.manifest import correct_superseded_verdicts
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, advise_resume
 from harness.runs.store import MANIFEST, SUMMARY

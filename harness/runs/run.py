@@ -20,20 +20,19 @@ from harness.host.engine import remove_containers
 from harness.host.local import LocalHost
 from harness.runs.attempt_settings import AttemptSettings
 from harness.runs.durations import order_by_duration
-from harness.runs.execute import execute_plan, make_pool
-from harness.runs.executors.base import Executor
+from harness.runs.executors.base import Executor, execute_plan
 from harness.runs.executors.local import LocalExecutor
 from harness.runs.faults import START_TRIES, Faults, choose_concurrency
 from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, describe_start, read_tool_mode
-from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import RunObserver
 from harness.runs.run_files import has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
+from harness.runs.run_names import find_state
 from harness.runs.run_secrets import make_log_filter
 from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_run_engine
-from harness.runs.run_state import find_state
 from harness.runs.selection import Selection
 from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog
 from harness.runs.store import MANIFEST, SUMMARY, RunStore
@@ -138,7 +137,7 @@ class Run:
             start_tries=min(START_TRIES, waiting),
             responds=None if engine.service is None else engine.service.responds,
         )
-        pool = make_pool(engine.backend, selection, engine.images, self.manifest["run_id"])
+        pool = selection.make_pool(engine.backend, engine.images, self.manifest["run_id"])
         host = await stack.enter_async_context(LocalHost(pool, faults))
         features = await stack.enter_async_context(
             open_features(

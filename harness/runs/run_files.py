@@ -35,6 +35,8 @@ from harness.core.inputs.files import (
 )
 from harness.core.text import quote_argument
 
+# The version of the fields of a run folder.
+SCHEMA_VERSION = 1
 # Without O_NONBLOCK, opening a named pipe would wait for a reader.
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MODE = 0o666  # less the umask
@@ -74,7 +76,7 @@ def hash_run_file(folder: Path, name: str, *, max_bytes: int) -> str:
 
 
 def has_run_file(folder: Path, name: str) -> bool:
-    """Return whether a run folder has this name. It may be that of a link, which no function here opens."""
+    """Return whether a run folder has this name. It may be a link's, which no function here opens."""
     return os.path.lexists(folder / name)
 
 
@@ -117,7 +119,7 @@ def append_to_run_file(folder: Path, name: str) -> int:
 def create_run_file(folder: Path, name: str) -> int:
     """Return a descriptor that writes a new file of a run folder, in place of anything that has its name.
 
-    A link of this name is removed, and the file to which it leads is left as it is. The folders of the file
+    A link of this name is removed, and the file that it leads to is left as it is. The folders of the file
     are made if they are missing. Raises OSError, also for a link to a folder.
     """
     with _open_new(folder, name) as (below, last):
@@ -155,7 +157,7 @@ def _open_new(folder: Path, name: str) -> Iterator[tuple[int, str]]:
 def replace_run_file(folder: Path, name: str, data: bytes) -> None:
     """Replace a file at the top of a run folder in one step, without waiting for the disk.
 
-    A reader sees the old file or the new one. A link of this name is replaced, and the file to which it leads
+    A reader sees the old file or the new one. A link of this name is replaced, and the file that it leads to
     is left as it is. Only one writer may replace a file at a time. Raises OSError.
     """
     with _open_folder(folder) as descriptor:

@@ -19,8 +19,7 @@ from harness.core.errors import HarnessError
 from harness.core.logger import get_logger
 from harness.core.text import escape_terminal, escape_text, shorten
 from harness.core.types import AttemptRecord, Status
-from harness.runs.observer import RunObserver
-from harness.runs.progress import RunProgress, ShowsProgress
+from harness.runs.progress import RunObserver, RunProgress, ShowsProgress
 from harness.runs.run_files import append_to_run_file
 from harness.runs.run_secrets import SecretFilter
 
@@ -162,7 +161,7 @@ def open_run_log(folder: Path, secrets: SecretFilter, notify: Callable[[str], No
 def _belongs_to(record: logging.LogRecord, log: RunLog) -> bool:
     """Return whether a record is of this run.
 
-    Threads that a library starts know no run. Of their records only those of harness are taken, because the
+    Threads that a library starts know no run. Only harness's own records are taken from them, because the
     others may be of the program that has called harness.
     """
     current = _CURRENT.get()

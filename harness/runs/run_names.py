@@ -1,4 +1,4 @@
-"""The names by which a user calls a run folder, and the order of the runs. It imports nothing slow."""
+"""The names of run folders, the order of the runs, and their state. It imports nothing slow."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from harness.core.errors import UsageError
+from harness.core.types import Status, Summary
 from harness.runs.run_files import read_run_file
 
 LATEST = "latest"
@@ -143,3 +146,50 @@ def _unknown_run(name: str, output_dir: Path, runs: list[Path]) -> UsageError:
     hint = f"did you mean {' or '.join(near)}?" if near else f"the newest: {', '.join(names[:_NAMED_RUNS])};"
     message = f"{name}: is not a run folder, and {output_dir} has no run of this name"
     return UsageError(message, hint=f"{hint} `harness runs` lists all runs")
+
+
+class RunState(StrEnum):
+    """Whether a run goes on."""
+
+    FINISHED = "finished"
+    # Attempts are left, and no process works on them.
+    INTERRUPTED = "interrupted"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCount:
+    """The number of attempts with one status."""
+
+    status: Status
+    """`cancelled` also for attempts to come."""
+    key: str
+    """The name in JSON: that of the status, or `to_come`."""
+    number: int
+
+    @property
+    def label(self) -> str:
+        """The name for people."""
+        return "to come" if self.key == _TO_COME else self.status.value
+
+
+_TO_COME = "to_come"
+
+
+def find_state(summary: Summary, *, is_running: bool) -> RunState:
+    """Return the state of a run with this summary."""
+    if is_running:
+        return RunState.RUNNING
+    return RunState.INTERRUPTED if summary.statuses.get(Status.CANCELLED) else RunState.FINISHED
+
+
+def count_statuses(summary: Summary, *, is_running: bool) -> Sequence[StatusCount]:
+    """Return the statuses that attempts have, in their order.
+
+    A summary counts each attempt without a verdict as cancelled. While the run is under way it is to come.
+    """
+    return [
+        StatusCount(status, _TO_COME if is_running and status is Status.CANCELLED else status.value, number)
+        for status in Status
+        if (number := summary.statuses.get(status, 0))
+    ]

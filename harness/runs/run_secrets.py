@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from harness.core.errors import UsageError
-from harness.core.secret_forms import hide_url_secrets, names_secret
+from harness.core.secret_forms import HIDDEN_KEY, hide_url_secrets, names_secret
 from harness.models.endpoint import ANTHROPIC_KEY_VARIABLE, OPENAI_KEY_VARIABLE, Endpoint
 from harness.models.relay.mcp_servers.settings import VARIABLE
-from harness.models.settings import HIDDEN_KEY, SHORTEST_HIDDEN_KEY, HiddenKey
-from harness.runs.config import RunConfig
+from harness.models.settings import SHORTEST_HIDDEN_KEY, HiddenKey
+from harness.runs.settings import RunConfig
 
 # Keys that this process may not know, because the run was made elsewhere. Each pattern is the published form
 # of one provider, and is too long for ordinary text.
@@ -27,7 +27,7 @@ _KNOWN_FORMS = re.compile(
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
     re.DOTALL,
 )
-# The headers in which libraries log credentials, as pairs or as lines.
+# The headers of credentials in the logs of libraries, as pairs or as lines.
 _CREDENTIALS = re.compile(
     r"(?P<header>\b(?:proxy-)?authorization|\b(?:x-)?api-key|\b(?:set-)?cookie|\bx-registry-auth)"
     r"(?P<between>['\"]?\s*[:=,]\s*b?)"
@@ -72,7 +72,7 @@ def list_environment_secrets(
 
 
 def list_named_variables(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the environment variables that a config names for keys. `config` is that of a manifest."""
+    """Yield the environment variables that a config names for keys. `config` is a manifest's."""
     endpoints = config.get("endpoints")
     for endpoint in endpoints.values() if isinstance(endpoints, dict) else ():
         if isinstance(endpoint, dict) and isinstance(endpoint.get("api_key_env"), str):
@@ -207,7 +207,7 @@ def _walk(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str |
 
 
 def _name_setting(config: RunConfig, keys: tuple[str | int, ...]) -> str:
-    """Return the path of a setting, in which a server has its name and an item of a list the list's."""
+    """Return the path of a setting. A server has its name there, and an item of a list the list's."""
     named: list[str] = []
     for key in keys:
         if not isinstance(key, int):

@@ -18,8 +18,6 @@ from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input
 from harness.host.engine import open_engine
 from harness.host.retries import read_wait_seconds
 from harness.runs.changes import Change, add_accepted
-from harness.runs.config import RunConfig
-from harness.runs.execute import make_pool
 from harness.runs.grading_service import SERVICE, GradingService, require_same_place
 from harness.runs.manifest import (
     REPEATED,
@@ -41,6 +39,7 @@ from harness.runs.resume import (
 )
 from harness.runs.run_files import StorageError, create_run_file
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 from harness.runs.spending_log import RunSpending, read_spending
 from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
 from harness.runs.trust import is_signed, sign_run
@@ -311,7 +310,7 @@ async def _rehearse(opening: Opening, notify: Callable[[str], None]) -> dict[str
         tasks = {planned.task.id for planned in selection.plan if planned.task.environment == spec.name}
         settings = SandboxSettings(spec.image, selection.limits(spec))
         tried = [(task, benchmark.references[task.id]) for task in benchmark.tasks if task.id in tasks]
-        async with make_pool(engine.backend, selection, engine.images, opening.run_id) as pool:
+        async with selection.make_pool(engine.backend, engine.images, opening.run_id) as pool:
             unsound.update(await rehearse(pool, settings, tried))
     for task_id, reason in unsound.items():
         notify(f"task {task_id} is quarantined: {reason}")

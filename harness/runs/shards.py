@@ -7,51 +7,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file
 from harness.core.types import Status
-from harness.runs.agents import build_agent, is_built_in, settings_for
+from harness.runs.agents import build_agent, is_built_in
+from harness.runs.agents.agent import settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.plan import PlannedAttempt, list_task_ids, plan_attempts, select_configured_tasks
+from harness.runs.attempt_index import ATTEMPTS
+from harness.runs.filters import list_shard_tasks
+from harness.runs.plan import plan_attempts, select_configured_tasks
+from harness.runs.planned_attempt import PlannedAttempt, list_task_ids
 from harness.runs.recorded_run import open_recording, require_same_recording
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import has_run_file, hash_run_file
 from harness.runs.settings import RunConfig
 from harness.runs.settings.tasks import read_shard
-from harness.runs.store import ATTEMPTS, SAMPLES, UNFINISHED, read_manifest, read_records
+from harness.runs.store import SAMPLES, UNFINISHED, read_manifest, read_records
 from harness.runs.trust import describe_resume
-
-
-def select_shard(plan: Sequence[PlannedAttempt], shard: str) -> list[PlannedAttempt]:
-    """Return the attempts of one shard, in the order of the plan.
-
-    The tasks are dealt out in turn, because neighbours in the data often take similar time. All attempts at a
-    task are in one shard, because they share a sandbox. The plan depends on nothing but the config and the
-    data, so every machine divides it in the same way.
-
-    Args:
-        plan: the attempts of the whole run.
-        shard: the shard, such as `2/8`.
-
-    Raises:
-        UsageError: if there are more shards than tasks, whichever of them is selected.
-    """
-    part = set(list_shard_tasks(list_task_ids(plan), shard))
-    return [each for each in plan if each.task.id in part]
-
-
-def list_shard_tasks(task_ids: Sequence[str], shard: str) -> list[str]:
-    """Return the tasks of one shard, by id, from those of the whole run. Raises as `select_shard` does."""
-    number, shards = read_shard(shard)
-    tasks = len(task_ids)
-    if shards > tasks:
-        raise UsageError(
-            f"--shard {shard}: the run selects {tasks:,} tasks, too few for {shards:,} shards",
-            hint=f"divide it into at most {tasks:,} shards, for example --shard 1/{max(tasks, 1)}",
-        )
-    return list(task_ids[number - 1 :: shards])
-
 
 AttemptKey = tuple[str, int]
 

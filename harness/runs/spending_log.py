@@ -1,7 +1,7 @@
 """The spending of a run on its model, a line for each request.
 
 An attempt has a record only after its end. The log also has the requests of attempts that a budget, an
-interruption or a kill has ended without a record, because they were paid for, too. The run itself makes a few
+interruption or a kill has ended without a record, because they were also paid for. The run itself makes a few
 requests that belong to no attempt.
 """
 
@@ -20,6 +20,7 @@ from harness.core.inputs.files import MAX_LINE_BYTES, read_whole_lines
 from harness.core.inputs.json_text import parse_json
 from harness.models.messages import NO_USAGE, Usage
 from harness.models.spending import Spending
+from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES
 from harness.runs.run_files import (
     StorageError,
     advise_resume,
@@ -27,7 +28,7 @@ from harness.runs.run_files import (
     has_run_file,
     open_run_file,
 )
-from harness.runs.store import ATTEMPTS, MAX_ATTEMPTS_BYTES, read_records
+from harness.runs.store import read_records
 from harness.runs.usage import USAGE, Amounts, add_usage, read_usage
 
 SPENDING = "spending.jsonl"

@@ -17,7 +17,7 @@ from harness.runs.working_time import MOST_PAUSE_SECONDS, TimeIsOver, limit_agen
 if TYPE_CHECKING:
     from harness.core.types import Task
     from harness.environments.base import Steps
-    from harness.runs.agents import AttemptContext
+    from harness.runs.agents.agent import AttemptContext
 
     Act = Callable[[AttemptContext], Awaitable[Submission]]
 

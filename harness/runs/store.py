@@ -27,10 +27,10 @@ from harness.core.types import AttemptRecord, Status
 from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.manifest import SCHEMA_VERSION
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import from_json, to_json
 from harness.runs.run_files import (
+    SCHEMA_VERSION,
     StorageError,
     advise_resume,
     append_to_run_file,
@@ -46,6 +46,7 @@ from harness.runs.transcript_file import TranscriptFile, transcript_name
 MANIFEST, SUMMARY, REPORT = "manifest.json", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
 # A resumed run repeats attempts with these statuses.
+_DAMAGED = "the file is damaged; copy it again, or make a new run"
 UNFINISHED = tuple(status for status in Status if not status.has_score)
 
 
@@ -308,9 +309,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             else "name a run folder, such as one in runs/",
         ) from error
     except BrokenJSONError as error:
-        raise UsageError(f"{path}:{error.line}: is not JSON: {error}") from error
+        raise UsageError(f"{path}:{error.line}: is not JSON: {error}", hint=_DAMAGED) from error
     except ValidationError as error:
-        raise UsageError(f"{path}: is not a manifest: {describe_first_error(error)}") from error
+        raise UsageError(
+            f"{path}: is not a manifest: {describe_first_error(error)}", hint=_DAMAGED
+        ) from error
     if manifest["schema_version"] != SCHEMA_VERSION:
         raise UsageError(
             f"{path}: has schema_version {manifest['schema_version']}, but this version of harness reads "

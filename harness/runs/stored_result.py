@@ -8,8 +8,15 @@ from typing import Any
 
 from harness.core.types import AttemptRecord, Status
 from harness.runs.replayed import Replayed, read_replayed
-from harness.runs.server_use import METRIC, ServerFigures, add_server_use, read_server_use
-from harness.runs.usage import Amounts, add_usage, read_usage
+from harness.runs.usage import (
+    METRIC,
+    Amounts,
+    ServerFigures,
+    add_server_use,
+    add_usage,
+    read_server_use,
+    read_usage,
+)
 
 # The metric of a record that supersedes a verdict: the status of that verdict.
 SUPERSEDED_STATUS = "superseded"

@@ -25,10 +25,9 @@ from harness.runs.attempt_index import AttemptIndex
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import to_json
 from harness.runs.replayed import Replayed, sum_up_replay
-from harness.runs.run_state import RunState
-from harness.runs.server_use import ServerFigures, sum_server_use
+from harness.runs.run_names import RunState
 from harness.runs.stored_result import StoredResult
-from harness.runs.usage import Amounts, add_usage, sum_usage
+from harness.runs.usage import Amounts, ServerFigures, add_usage, sum_server_use, sum_usage
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Benchmark, TaskResult
@@ -90,83 +89,42 @@ def summarize(
         cluster_by: the field of the tasks that names the clusters of the plan, None for the tasks themselves.
     """
     use = model or ModelUse()
-    statuses: Counter[Status] = Counter()
-    signs: Counter[str] = Counter()
-    tasks = TaskShares()
-    resolved = 0
-    strict: list[tuple[bool, bool]] = []
-    # The shares and the number of resolved tasks, by category.
-    categories: dict[str, TaskShares] = {}
-    firsts: Counter[str] = Counter()
-    values: list[list[float]] = [[] for _ in metrics]
-    # The attempts with a result, those that asked a model, and the sums over all of them.
-    ended = asked = 0
-    usage = use.of_no_attempt
-    servers: list[ServerFigures] = []
-    replays: list[tuple[str, int, Replayed | None]] = []
-    superseded: Counter[bool] = Counter()
-    # The answer and the outcome of each attempt that has an answer, in order, by task id.
-    votes: dict[str, list[tuple[str | None, bool]]] = {}
+    sums = _Sums(use.of_no_attempt, [[] for _ in metrics])
     for planned in plan:
-        task = planned.task
-        found = results.get(planned.key)
-        status = Status.CANCELLED if found is None else found.status
-        statuses[status] += 1
-        if found is not None:
-            ended += 1
-            asked += found.usage is not None
-            usage = add_usage(usage, found.usage)
-            if found.integrity is not None:
-                signs[found.integrity] += 1
-            if found.mcp is not None:
-                servers.append(found.mcp)
-            if found.replayed is not None:
-                replays.append((*planned.key, found.replayed))
-            if found.superseded:
-                superseded[found.resolved] += 1
-            if found.answer is not None:
-                votes.setdefault(task.id, []).append((found.answer, found.resolved))
-        tasks.add(planned, status)
-        if task.category is not None:
-            categories.setdefault(task.category, TaskShares()).add(planned, status)
-        if planned.number == 0:
-            is_resolved = found is not None and found.resolved
-            resolved += is_resolved
-            firsts[task.category or ""] += is_resolved
-            for place, column in enumerate(values):
-                column.append(found.metrics[place] if found is not None else 0.0)
-            if found is not None and found.resolved_strict is not None:
-                strict.append((found.resolved, found.resolved_strict))
+        sums.add(planned, results.get(planned.key))
+    tasks = sums.tasks
     return Summary(
         total=tasks.total,
         attempts=len(plan),
-        resolved=resolved,
+        resolved=sums.resolved,
         rate=tasks.rate,
         pass_at_k={k: mean_pass_at_k(tasks.verdicts, k) for k in sorted(set(ks))},
-        statuses=dict(statuses),
+        statuses=dict(sums.statuses),
         by_category={
-            name: _describe_category(shares, firsts[name]) for name, shares in sorted(categories.items())
+            name: _describe_category(shares, sums.firsts[name])
+            for name, shares in sorted(sums.categories.items())
         },
-        integrity=dict(signs.most_common()),
-        metrics={
-            metric.name: mean
-            for metric, column in zip(metrics, values, strict=True)
-            if (mean := metric_summary(metric, column)) is not None
-        }
-        | _sum_majorities(votes, tasks.total, len(plan)),
-        resolved_strict=_count_strict(strict),
+        integrity=dict(sums.signs.most_common()),
+        metrics=_sum_metrics(metrics, sums.columns) | _sum_majorities(sums.votes, tasks.total, len(plan)),
+        resolved_strict=_count_strict(sums.strict),
         scores={} if benchmark is None else benchmark.scores(_list_results(benchmark, plan, results)),
         quarantined=dict(quarantined or {}),
         coverage=_count_samples(plan) if has_samples else {},
-        model=sum_usage([usage]),
+        model=sum_usage([sums.usage]),
         budget=use.budget,
-        asking={} if model is None else {"attempts": ended, "asked": asked},
-        replay=sum_up_replay(replays),
-        mcp=sum_server_use(servers),
-        superseded={"attempts": superseded.total(), "resolved": superseded[True]} if superseded else {},
+        asking={} if model is None else {"attempts": sums.ended, "asked": sums.asked},
+        replay=sum_up_replay(sums.replays),
+        mcp=sum_server_use(sums.servers),
+        superseded=sums.describe_superseded(),
         rate_interval=tasks.find_interval(cluster_by),
-        first_attempt_rate=resolved / tasks.total if tasks.total else 0.0,
+        first_attempt_rate=sums.resolved / tasks.total if tasks.total else 0.0,
     )
+
+
+def _sum_metrics(metrics: Sequence[Metric], columns: Sequence[Sequence[float]]) -> dict[str, MetricSummary]:
+    """Return what the summary has of each metric, without those that have no value."""
+    sums = ((each, metric_summary(each, column)) for each, column in zip(metrics, columns, strict=True))
+    return {metric.name: mean for metric, mean in sums if mean is not None}
 
 
 def _sum_majorities(
@@ -233,6 +191,69 @@ class TaskShares:
         shares += clusters.values()
         spread = clustered_interval(shares, attempts=sum(made for made, _, _ in self._counts.values()))
         return None if spread is None else RateInterval(*spread, len(shares), cluster_by or "task")
+
+
+@dataclass(slots=True)
+class _Sums:
+    """The sums over the attempts of a run, in the order of its plan."""
+
+    usage: Amounts | None
+    # The values of each metric in the first attempts.
+    columns: list[list[float]]
+    statuses: Counter[Status] = field(default_factory=Counter)
+    signs: Counter[str] = field(default_factory=Counter)
+    tasks: TaskShares = field(default_factory=TaskShares)
+    # The shares and the number of resolved tasks, by category.
+    categories: dict[str, TaskShares] = field(default_factory=dict)
+    firsts: Counter[str] = field(default_factory=Counter)
+    resolved: int = 0
+    strict: list[tuple[bool, bool]] = field(default_factory=list)
+    # The attempts with a result, and those that asked a model.
+    ended: int = 0
+    asked: int = 0
+    servers: list[ServerFigures] = field(default_factory=list)
+    replays: list[tuple[str, int, Replayed | None]] = field(default_factory=list)
+    superseded: Counter[bool] = field(default_factory=Counter)
+    # The answer and the outcome of each attempt that has an answer, in order, by task id.
+    votes: dict[str, list[tuple[str | None, bool]]] = field(default_factory=dict)
+
+    def add(self, planned: PlannedAttempt, found: StoredResult | None) -> None:
+        """Add an attempt. One without a result counts as cancelled."""
+        task, status = planned.task, Status.CANCELLED if found is None else found.status
+        self.statuses[status] += 1
+        if found is not None:
+            self._add_result(planned, found)
+        self.tasks.add(planned, status)
+        if task.category is not None:
+            self.categories.setdefault(task.category, TaskShares()).add(planned, status)
+        if planned.number == 0:
+            is_resolved = found is not None and found.resolved
+            self.resolved += is_resolved
+            self.firsts[task.category or ""] += is_resolved
+            for place, column in enumerate(self.columns):
+                column.append(found.metrics[place] if found is not None else 0.0)
+            if found is not None and found.resolved_strict is not None:
+                self.strict.append((found.resolved, found.resolved_strict))
+
+    def describe_superseded(self) -> dict[str, int]:
+        """Return how many attempts replace an earlier verdict, and how many of them are resolved now."""
+        numbers = self.superseded
+        return {"attempts": numbers.total(), "resolved": numbers[True]} if numbers else {}
+
+    def _add_result(self, planned: PlannedAttempt, found: StoredResult) -> None:
+        self.ended += 1
+        self.asked += found.usage is not None
+        self.usage = add_usage(self.usage, found.usage)
+        if found.integrity is not None:
+            self.signs[found.integrity] += 1
+        if found.mcp is not None:
+            self.servers.append(found.mcp)
+        if found.replayed is not None:
+            self.replays.append((*planned.key, found.replayed))
+        if found.superseded:
+            self.superseded[found.resolved] += 1
+        if found.answer is not None:
+            self.votes.setdefault(planned.task.id, []).append((found.answer, found.resolved))
 
 
 def _describe_category(shares: TaskShares, resolved: int) -> dict[str, float | int]:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import UsageError
 from harness.core.types import Submission
 from harness.environments.base import MachineRules
 from harness.runs.attempt_parts import AttemptPart, Try
@@ -16,13 +17,15 @@ from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.core.types import Verdict
-    from harness.runs.agents import AttemptContext
+    from harness.runs.agents.agent import AttemptContext
     from harness.runs.settings import RunConfig
 
 
 def read_machine_rules(config: RunConfig) -> MachineRules:
     """Return the rules of a config for machines that are made from images of tasks."""
     ca_file = None if config.build_ca is None else os.path.abspath(os.path.expanduser(config.build_ca))
+    if ca_file is not None and not os.path.isfile(ca_file):
+        raise UsageError(f"build_ca: {config.build_ca} is not a file", hint="name a certificate in PEM form")
     return MachineRules(
         BuildRules(tuple(config.base_images.items()), ca_file),
         allow_network=config.allow_network,

@@ -35,7 +35,7 @@ class KeepsTranscripts(Protocol):
     """Keeps the transcripts of attempts, as a run folder does."""
 
     def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
-        """Return the transcript of an attempt that begins. It replaces that of an earlier try."""
+        """Return the transcript of an attempt that begins. It replaces an earlier try's."""
 
 
 def begin_transcript(kept: KeepsTranscripts, task: Task, attempt: int) -> Transcript:
@@ -46,7 +46,7 @@ def begin_transcript(kept: KeepsTranscripts, task: Task, attempt: int) -> Transc
 
 
 class TranscriptFile:
-    """The transcript of one attempt, in which each entry is a line of JSON.
+    """The transcript of one attempt. Each entry is a line of JSON.
 
     The first entry replaces the file of an earlier try. The file is open only during a write, because
     concurrent attempts would otherwise hold more files open than a process may.

@@ -229,7 +229,7 @@ def _write(folder: Path, progress: RunProgress, written: bytes | None) -> bytes:
 
 
 def format_stages(active: Sequence[ActiveAttempt]) -> bytes:
-    """Return the bytes of the file, for attempts of which the oldest comes first."""
+    """Return the bytes of the file, for attempts with the oldest first."""
     attempts: list[dict[str, Any]] = []
     size = 0
     for attempt in active[:_MOST_ATTEMPTS]:

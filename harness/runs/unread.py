@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks import Benchmark
-from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.benchmark import Benchmark, Definition
 from harness.core.errors import UsageError
 from harness.core.setting import Reader
-from harness.environments import EnvironmentSpec
+from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents import agents
 from harness.runs.agents.agent import MODEL_SETTINGS
-from harness.runs.settings import DEFAULT_AGENT, KEYS, RunConfig, name_option
+from harness.runs.settings import KEYS, RunConfig, name_option
+from harness.runs.settings.agents import DEFAULT_AGENT
 from harness.runs.workspaces import Workspaces
 
 # Every agent finds the model and the prompt in the context of its attempt, and may return a reply.

@@ -6,8 +6,12 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import SandboxError, UsageError
+from harness.core.types import Task
+from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
+from harness.environments.grader import SandboxGrader
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.spec import EnvironmentSpec
 from harness.environments.workspace import (
@@ -235,3 +239,26 @@ class PlacesPart(AttemptPart):
         sandbox = await stack.enter_async_context(leased)
         self._held += 1
         return sandbox
+
+
+def list_shared_images(benchmark: Benchmark, tasks: Iterable[Task]) -> list[str]:
+    """Return the images of the graders that grade many tasks in one sandbox, or in one of another image."""
+    targets = [benchmark.references[task.id].target for task in tasks]
+    graders = [(each, target) for target in targets if isinstance(each := grader_of(target), SandboxGrader)]
+    images = {each.image or each.choose_image(target) for each, target in graders}
+    return sorted(image for image in images if image)
+
+
+def list_images(
+    benchmark: Benchmark, tasks: Iterable[Task], workspaces: Sequence[Workspaces] = ()
+) -> list[str]:
+    """Return every image that the tasks and the programs in `workspaces` need.
+
+    Tasks that need none need no engine either.
+    """
+    chosen = list(tasks)
+    specs = [environment_spec(name) for name in {task.environment for task in chosen}]
+    own = {spec.image for spec in specs if spec.image is not None}
+    shared = list_shared_images(benchmark, chosen)
+    programs = {image for each in workspaces for image in each.list_images()}
+    return sorted(own | {*shared} | programs)

@@ -24,7 +24,7 @@ CLOSED = "the stream was closed by the host"
 
 
 class ConnectionLost(Exception):
-    """The stream has ended, or it broke the frame format, in which case `breach` is set."""
+    """The stream has ended, or it broke the frame format. Then `breach` is set."""
 
     def __init__(self, message: str, *, breach: bool = False) -> None:
         super().__init__(message)

@@ -59,14 +59,14 @@ class HeldFiles:
     free_bytes: int | None
 
 
-# What is known of a guest that could not count.
+# The facts about a guest that could not count.
 UNCOUNTED = HeldFiles(0, True, None)
 
 
 class DiskWatch:
     """Destroys a sandbox that has written more than it may.
 
-    `exceeded` then describes the excess, which was measured. `failure` describes any other reason for which
+    `exceeded` then describes the excess, which was measured. `failure` describes any other reason why
     the watch ended it, which is a fault of the engine or of others.
     """
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -15,6 +14,7 @@ from typing import Literal
 from harness.core.logger import get_logger
 from harness.core.shield import complete_all
 from harness.sandbox.backends.base import Backend, ForeignImage
+from harness.sandbox.budget import SandboxBudget
 from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.sandbox.sandbox import Sandbox
 
@@ -47,7 +47,7 @@ class SandboxSettings:
     relay: bool = False
     foreign: ForeignImage | None = None
     # Memory that the pool counts for this sandbox beside its limit. The first of several that a block opens
-    # counts that of all, so that no block holds some and waits for others. The others count theirs off.
+    # counts the total, so that no block holds some and waits for others. The others count theirs off.
     beside_mb: int = 0
     kind: type[Sandbox] = Sandbox
 
@@ -155,19 +155,13 @@ class SandboxPool:
         self._images = images or {}
         self._runtime = runtime
         self.run_id = run_id
-        self._memory_mb = free_memory_mb() if memory_mb is None else memory_mb
-        self._max_sandboxes = max_sandboxes
-        self._nested_sandboxes = nested_sandboxes
-        # The number of gradings that may hold nested leases at the same time. At most half of the budget is
-        # kept for them.
-        fitting = self._memory_mb // Limits().memory_mb
-        half = min(fitting, max_sandboxes or fitting) // 2
-        self._nesting_places = min(places, max(1, half // max(1, nested_sandboxes)))
-        self._nesting = asyncio.Semaphore(self._nesting_places)
-        self._used_mb = 0
-        self._count = 0
-        # The number of live sandboxes by their limit of memory in MiB.
-        self._sizes = Counter[int]()
+        self._budget = SandboxBudget(
+            free_memory_mb() if memory_mb is None else memory_mb,
+            max_sandboxes,
+            nested_sandboxes=nested_sandboxes,
+            most_gradings=places,
+        )
+        self._nesting = asyncio.Semaphore(self._budget.gradings)
         # Leases wait for memory in a line, so that many small sandboxes cannot starve a large one.
         self._line = asyncio.Lock()
         self._next: _Waiting | None = None
@@ -182,12 +176,12 @@ class SandboxPool:
     @property
     def count(self) -> int:
         """The number of live sandboxes, those that start included."""
-        return self._count
+        return self._budget.count
 
     @property
     def memory_mb(self) -> int:
         """The memory in MiB that all live sandboxes together may have."""
-        return self._memory_mb
+        return self._budget.memory_mb
 
     @property
     def starts(self) -> Sequence[float]:
@@ -268,7 +262,7 @@ class SandboxPool:
 
         A prepared sandbox is destroyed as soon as a lease lacks its memory. Raises as `lease` does.
         """
-        if self._next is not None or self.gate.locked() or not self._fits(settings.memory_mb):
+        if self._next is not None or self.gate.locked() or not self._budget.fits(settings.memory_mb):
             return False
         self._count_in(settings)
         async with self.gate:
@@ -307,7 +301,7 @@ class SandboxPool:
             await self._close_idle_above_budget(memory_mb)
             self._count_in(settings)
         elif live is None and held:
-            while not self._fits(settings.limits.memory_mb, held=held):
+            while not self._budget.fits(settings.limits.memory_mb, held=held):
                 await self._free_memory()
             self._count_in(settings)
         elif live is None:
@@ -452,7 +446,7 @@ class SandboxPool:
         async with self._line:
             self._next = _Waiting(settings, key, time.monotonic())
             try:
-                while not self._fits(settings.limits.memory_mb, beside_mb=settings.beside_mb):
+                while not self._budget.fits(settings.limits.memory_mb, beside_mb=settings.beside_mb):
                     if (live := self._find_idle(settings, seconds, key)) is not None:
                         return live
                     await self._free_memory()
@@ -476,35 +470,16 @@ class SandboxPool:
 
     async def _close_idle_above_budget(self, memory_mb: int) -> None:
         """Destroy idle sandboxes until a nested one fits, as far as there are any."""
-        while self._idle and not self._is_within_budget(self._count + 1, self._used_mb + memory_mb):
+        while self._idle and not self._budget.has_room(memory_mb):
             oldest = min(self._idle, key=lambda live: live.idle_since)
             self._close(oldest)
             await asyncio.wait((oldest.owner,))
 
-    def _fits(self, memory_mb: int, *, beside_mb: int = 0, held: int = 0) -> bool:
-        """Return whether a sandbox fits next to those that live and those that gradings may open.
-
-        It always fits if no more sandboxes live than the `held` ones, which the caller does not give back.
-        """
-        kept = self._nesting_places * self._nested_sandboxes
-        # A grading may open sandboxes that are as large as the one that it holds.
-        largest = max((memory_mb, *self._sizes))
-        return self._count <= held or self._is_within_budget(
-            self._count + kept + 1, self._used_mb + memory_mb + beside_mb + kept * largest
-        )
-
-    def _is_within_budget(self, count: int, memory_mb: int) -> bool:
-        return (self._max_sandboxes is None or count <= self._max_sandboxes) and memory_mb <= self._memory_mb
-
     def _count_in(self, settings: SandboxSettings) -> None:
-        self._used_mb += settings.memory_mb
-        self._count += 1
-        self._sizes[settings.limits.memory_mb] += 1
+        self._budget.add(settings.limits.memory_mb, settings.beside_mb)
 
     def _count_out(self, settings: SandboxSettings) -> None:
-        self._used_mb -= settings.memory_mb
-        self._count -= 1
-        self._sizes -= Counter((settings.limits.memory_mb,))
+        self._budget.remove(settings.limits.memory_mb, settings.beside_mb)
         self._changed.set()
 
 

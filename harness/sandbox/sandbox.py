@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from harness.core.errors import SandboxError, UsageError
@@ -14,27 +13,12 @@ from harness.core.portal import SyncFace, hold_face
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, ForeignImage, SandboxSpec
-from harness.sandbox.connection import (
-    Connection,
-    ConnectionClosed,
-    ConnectionLost,
-    Receiver,
-    open_connection,
-)
+from harness.sandbox.connection import Connection, Receiver, open_connection
 from harness.sandbox.container import hold_container
-from harness.sandbox.disk_watch import DiskWatch, watch_disk
-from harness.sandbox.failures import (
-    SandboxClosed,
-    SandboxOutOfDisk,
-    SandboxUnresponsive,
-    build_fault,
-    catch_unreadable,
-    destroy,
-    explain_loss,
-    explain_silence,
-    raise_refusal,
-)
-from harness.sandbox.guest.frames import MAX_BODY_BYTES, FrameError
+from harness.sandbox.disk_watch import watch_disk
+from harness.sandbox.failures import SandboxClosed, SandboxUnresponsive, raise_refusal
+from harness.sandbox.guest.frames import MAX_BODY_BYTES
+from harness.sandbox.guest_calls import GRACE_SECONDS, GuestCaller
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
 from harness.sandbox.limits import MIB, Limits, bound_seconds
 from harness.sandbox.relay import Accept, RelayFailures, RelayListener, open_relay
@@ -46,16 +30,14 @@ from harness.sandbox.results import (
     encode_stdin,
     read_exec_result,
 )
+from harness.sandbox.snapshots import Snapshot, take_snapshot
 from harness.sandbox.streaming import OutputStream, Terminal, open_output, open_terminal
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import Exec, Get, Hello, JobLimits, JobReply, OpenTerminal, Put
-    from harness.sandbox.snapshots import Snapshot
 
 HELLO_SECONDS = 60.0
-# The guest enforces limits itself. The host waits this much longer before it ends the sandbox from outside.
-GRACE_SECONDS = 10.0
 FILE_SECONDS = 40.0
 KEEP_BYTES = 64 * 1024
 # The connections of a relay. The host and the guest each hold up to 256 KiB of each in both directions.
@@ -65,7 +47,7 @@ MOST_RELAYED = 64
 FIRST_UID, LAST_UID = 10_000, 65_000
 
 
-class Sandbox:
+class Sandbox(GuestCaller):
     """One hardened container. Make it with `Sandbox.open`, whose block destroys it at its end.
 
     Every job runs under separate limits. A `SandboxError` means that the sandbox itself failed.
@@ -77,22 +59,14 @@ class Sandbox:
     def __init__(
         self, backend: Backend, container_id: str, connection: Connection, spec: SandboxSpec
     ) -> None:
-        self._backend = backend
-        self.container_id = container_id
-        self._connection = connection
+        super().__init__(backend, container_id, connection)
         self._limits = spec.limits
         self._spec = spec
         self._network = spec.network
         self._relay = spec.relay
         self._environment = job_environment(root=spec.root_agent)
-        self._disk: DiskWatch | None = None
-        # False once a process or a file of an ended job may be left.
-        self.clean = True
         # Whether a program under tests may have left a message for the next one in a counter.
         self.marked = False
-        # Whether an agent has acted in this sandbox, or the sandbox holds files of an agent. From then on the
-        # agent is responsible for the loss of the sandbox.
-        self.agent_acted = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -305,26 +279,9 @@ class Sandbox:
         await self._look_at_disk()
         return result
 
-    async def call(
-        self, procedure: str, request: Mapping[str, object], body: bytes = b"", *, timeout: float
-    ) -> tuple[dict[str, Any], bytes]:
-        """Call a procedure of the image's environment and return the header and the body of its reply.
-
-        `timeout` is in seconds. The guest ends the procedure by then, and the host waits a little longer.
-        Read the reply in a block of `catch_unreadable`. Raises UsageError for a request that is too large,
-        and SandboxError.
-        """
-        header = {"verb": "call", "procedure": procedure, "request": request}
-        return await self._request(header, body, seconds=timeout + extend_wait(GRACE_SECONDS))
-
     def job_limits(self, timeout: float | None = None, keep_bytes: int = KEEP_BYTES) -> JobLimits:
         """Return the limits of a job for a request, as `Limits.of_job` computes them."""
         return self._limits.of_job(timeout, keep_bytes)
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the guest has ended, so that every further request fails."""
-        return self._connection.is_lost
 
     @property
     def time_factor(self) -> float:
@@ -434,8 +391,6 @@ class Sandbox:
         It has no processes. Raises UsageError if the agent can write elsewhere than to folders in memory, or
         the files have more than 64 MiB, and SandboxError.
         """
-        from harness.sandbox.snapshots import take_snapshot  # it imports this module
-
         if self._spec.writable_root:
             raise UsageError(
                 "a snapshot has files of folders in memory alone, and this root file system can be written"
@@ -452,87 +407,3 @@ class Sandbox:
                 "a sandbox with network='shared' runs programs under tests alone, and no commands",
                 hint="open it with network='own'",
             )
-
-    async def _request(
-        self,
-        header: Mapping[str, Any],
-        body: bytes = b"",
-        *,
-        seconds: float,
-        receiver: Receiver | None = None,
-    ) -> tuple[dict[str, Any], bytes]:
-        try:
-            answer, data = await self._connection.request(
-                header,
-                body,
-                seconds=seconds,
-                explain=lambda: self._explain_silence(_name_of(header), seconds),
-                receiver=receiver,
-            )
-        except FrameError as error:
-            raise UsageError(f"too much for one request: {error}") from error
-        except asyncio.CancelledError:
-            # The guest may still be working on the request, although nobody waits for its answer any more.
-            self.clean = False
-            raise
-        except SandboxUnresponsive:
-            self.clean = False
-            await destroy(self._backend, self.container_id)
-            raise
-        except ConnectionLost as error:
-            raise await self._diagnose(error) from error
-        if "fault" in answer:
-            self.clean = False
-            raise build_fault(answer["fault"])
-        if "error" in answer:
-            raise self.build_failure(f"the guest failed at '{_name_of(header)}': {answer['error']!s:.500}")
-        return answer, data
-
-    def _explain_silence(self, request: str, seconds: float) -> Awaitable[SandboxUnresponsive]:
-        """Return the error for a request that the sandbox has not answered in time."""
-        return explain_silence(self._backend, self.container_id, request, seconds, acted=self.agent_acted)
-
-    async def _destroy_silent(self, request: str, seconds: float) -> SandboxUnresponsive:
-        """Destroy the sandbox, which has not answered a request in time, and return the error."""
-        self.clean = False
-        error = await self._explain_silence(request, seconds)
-        await destroy(self._backend, self.container_id)
-        return error
-
-    def build_failure(self, message: str) -> SandboxError:
-        """Return the error for a sandbox that failed by itself. An agent that acted in it is responsible."""
-        self.clean = False
-        return SandboxError(message, acted_in=self.agent_acted)
-
-    def catch_unreadable(self) -> contextlib.AbstractContextManager[None]:
-        """Raise SandboxError if the block cannot read an answer of the guest."""
-        return catch_unreadable(self.build_failure)
-
-    async def _look_at_disk(self, *, if_written: bool = False) -> None:
-        """Raise SandboxError if the last request exceeded the disk limit. The watch may be a moment late.
-
-        With `if_written`, this asks the engine only if the engine's disk shows that it may be exceeded.
-        """
-        if self._disk is not None:
-            await (self._disk.look_if_written() if if_written else self._disk.look())
-            if self._disk.over:
-                self.clean = False
-                raise self._build_disk_error(self._disk)
-
-    @staticmethod
-    def _build_disk_error(watch: DiskWatch) -> SandboxError:
-        return SandboxOutOfDisk(watch.exceeded) if watch.exceeded else build_fault(watch.failure)
-
-    async def _diagnose(self, lost: ConnectionLost) -> SandboxError:
-        """Return the error that names the cause of a lost stream. Raises SandboxError if it is not known."""
-        if isinstance(lost, ConnectionClosed):
-            return SandboxClosed()
-        self.clean = False
-        if self._disk is not None and await self._disk.is_over():
-            return self._build_disk_error(self._disk)
-        stderr, acted_in = self._connection.stderr, self.agent_acted
-        return await explain_loss(self._backend, self.container_id, lost, stderr=stderr, acted_in=acted_in)
-
-
-def _name_of(header: Mapping[str, Any]) -> str:
-    return str(header.get("procedure", header["verb"]))

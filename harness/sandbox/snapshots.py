@@ -1,6 +1,6 @@
 """The files of a sandbox at one moment, and further sandboxes that start with them.
 
-A snapshot has files alone: those of the agent's folder, `/tmp` and `/dev/shm`, which are all that a program
+A snapshot has files alone: the agent's folder, `/tmp` and `/dev/shm`, which are all that a program
 in such a sandbox can write. Processes and open terminals are not part of it. Programs of the first sandbox
 decide the content of the archive, so only a sandbox unpacks it, as the same user.
 """
@@ -12,14 +12,16 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from harness.core.errors import UsageError
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.layout import HOME
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from harness.sandbox.sandbox import Sandbox
 
 # One request must carry an archive into a sandbox.
 MAX_ARCHIVE_BYTES = MAX_BODY_BYTES - (1 << 16)

@@ -1,4 +1,4 @@
-"""Who may use the service: a client that sends the token, as a header or as the first part of the path."""
+"""Check that a client sends the token, as a header or as the first part of the path."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def make_service_app(
         service: the open service.
         token: the token that a client must send. Only public operations need none.
         operations: the operations over HTTP.
-        routes: further routes, such as those of WebSockets. The app has checked the token before.
+        routes: further routes, such as WebSockets. The app has checked the token before.
     """
     app = FastAPI(
         routes=[

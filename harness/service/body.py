@@ -24,12 +24,12 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class HeldBody:
-    """The body of a request. Its memory counts, with that of the values in its JSON, until `release`."""
+    """The body of a request. Its memory counts, with the values in its JSON, until `release`."""
 
     def __init__(self, bodies: Bodies, client: str) -> None:
         self._bodies = bodies
         self._client = client
-        # The bytes that count, those of the values in its JSON included.
+        # The bytes that count, with the values in its JSON.
         self.size = 0
         self.content = b""
 
@@ -134,7 +134,7 @@ def read_json(model: type[Model], body: bytes) -> Model:
     try:
         values: Any = parse_json(body, max_digits=getattr(model, "max_digits", MAX_DIGITS))
     except BrokenJSONError as error:
-        raise InvalidRequestError(f"the body is no JSON: {error}", code="invalid_json") from None
+        raise InvalidRequestError(f"the body is not JSON: {error}", code="invalid_json") from None
     try:
         return model.model_validate(values)
     except ValidationError as error:

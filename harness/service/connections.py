@@ -43,7 +43,7 @@ _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 # A client must take at least this much of its reply in this time.
 STALLED_SECONDS = 60.0
 _STALLED_BYTES = 256 * 1024
-# The time in which a client can take the rest of its reply when the service ends.
+# How long a client can take the rest of its reply when the service ends.
 LAST_SECONDS = 3
 # The replies that one address has not taken yet.
 UNTAKEN_BYTES = 256 * 1024 * 1024

@@ -21,7 +21,7 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class ServiceMetrics:
-    """The metrics of one service. They belong to a registry of their own, not to that of the process."""
+    """The metrics of one service. They belong to a registry of their own, not to the process's."""
 
     content_type = CONTENT_TYPE_LATEST
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _LOGGER = get_logger(__name__)
 T = TypeVar("T")
-# The time after the longest request in which a client must have taken its reply.
+# How long after the longest request a client may take its reply.
 _MARGIN_SECONDS = 60.0
 # With the memory of its values. A body of this size is parsed within 5 ms.
 _LARGE_BODY_BYTES = 256 * 1024

@@ -1,4 +1,4 @@
-"""The line in which requests wait for a sandbox: fair between clients, bounded, and with an honest wait.
+"""The line where requests wait for a sandbox: fair between clients, bounded, and with an honest wait.
 
 A request that would wait longer than it can is refused at once, because a client that gets no reply counts
 the request as failed, while one that is refused at once tries again. A client that tries only a few times,
@@ -45,7 +45,7 @@ class WaitingRequest:
         self.turn: asyncio.Future[float] = loop.create_future()
         # Whether it may take the place that is kept for clients without work.
         self.is_late = False
-        # The time on the loop's clock at which it entered the line.
+        # When it entered the line, by the loop's clock.
         self._since = loop.time()
         # Each with its time in the line, in seconds. The latest comes first.
         self._steps: list[tuple[float, Step]] = []
@@ -84,7 +84,7 @@ def _sort_last_first(step: tuple[float, Step]) -> float:
 class _Client:
     """The line of one client, and the number of its requests that work now."""
 
-    # The round in which it is served next.
+    # The round that serves it next.
     round: int
     waiting: collections.deque[WaitingRequest] = field(default_factory=collections.deque)
     working: int = 0
@@ -93,7 +93,7 @@ class _Client:
 
 
 def _find_order(client: _Client) -> tuple[int, int]:
-    """Return the key by which clients are served."""
+    """Return the key that orders clients."""
     return client.working, client.round
 
 
@@ -122,7 +122,7 @@ class FairQueue:
     """Lets `places` requests work at once, and serves waiting clients in turn.
 
     Each client has a line. The client with the fewest requests at work is served next. Among equals there are
-    rounds, in each of which every client is served once. So a client with a thousand requests delays another
+    rounds, and every client is served once in each. So a client with a thousand requests delays another
     client's single request by one request at most.
 
     A held request (see `enter`) is overdue once the wait that was expected for it is over. Its client then
@@ -137,8 +137,8 @@ class FairQueue:
         client_share: the share of `most` that a client may have while others wait, from 0 to 1.
         late_seconds: the time after which a client without work may take the one place more.
         clock: returns a time in seconds that never goes back.
-        on_begin: gets the seconds for which each request waited, when it begins.
-        list_starts: returns the times of `clock` at which the starts of sandboxes that are under way began.
+        on_begin: gets the seconds that each request waited, when it begins.
+        list_starts: returns when the sandboxes that are being started began, by `clock`.
             The requests that wait need no start of their own, so it is left out of what they expect.
     """
 
@@ -223,7 +223,7 @@ class FairQueue:
         return (ahead + 1) * seconds / max(self._places, 1)
 
     def _measure_work(self) -> float:
-        """Return the mean time for which the requests at work have used their sandboxes, in seconds."""
+        """Return how long the requests at work have used their sandboxes on average, in seconds."""
         starts = self._list_starts()
         using = self._working - len(starts)
         if using <= 0:
@@ -278,7 +278,7 @@ class FairQueue:
     ) -> contextlib.AbstractAsyncContextManager[float]:
         """Return a context manager that lets a request wait, and then work.
 
-        It gives the seconds for which the request waited. The block is its work.
+        It gives the seconds that the request waited. The block is its work.
 
         Args:
             client: the client whose share the request uses.
@@ -296,7 +296,7 @@ class FairQueue:
     async def begin(self, client: str, wait_seconds: float, *, hold: bool) -> tuple[float, float]:
         """Return when a request began, and the seconds of its wait. Call `end` after its work.
 
-        The arguments and the errors are those of `enter`, which is for all other callers.
+        Arguments and errors are as in `enter`, which is for all other callers.
         """
         started = self._clock()
         if self._free and not self._waiting:

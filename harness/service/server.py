@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
-    from harness.benchmarks import Benchmark
+    from harness.benchmarks.benchmark import Benchmark
     from harness.service.operations import OperationRoute
     from harness.service.service import Service
 
@@ -45,7 +45,7 @@ def list_operations() -> list[OperationRoute]:
 
 @contextlib.asynccontextmanager
 async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
-    """Yield the routes that are no operations: those of WebSockets and of the Model Context Protocol."""
+    """Yield the routes that are not operations: WebSockets and the Model Context Protocol."""
     from harness.service.mcp.endpoints import open_mcp_endpoints
     from harness.service.openenv import endpoint as openenv
     from harness.service.sandboxes import terminal
@@ -116,7 +116,7 @@ def _describe(benchmark: Benchmark) -> dict[str, str | int]:
 
 
 def make_event_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that spends less processor time on each request than that of asyncio.
+    """Return an event loop that spends less processor time on each request than asyncio's.
 
     Raises UsageError if the packages of the extra `serve` are not installed.
     """
@@ -184,7 +184,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> AsyncIterator[str]:
-    """Yield the URL at which the app answers. The end of the block drains it.
+    """Yield the URL of the app. The end of the block drains it.
 
     Requests under way get `drain_seconds` to end, and new ones are refused meanwhile.
 
@@ -251,7 +251,7 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         # Otherwise the port of a service that has just ended could not be used for a minute.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The connections have these options, too. Otherwise a machine that vanishes would keep its own.
+        # The connections also have these options. Otherwise a machine that vanishes would keep its own.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option in ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL"):
             if hasattr(socket, option):

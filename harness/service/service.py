@@ -94,7 +94,7 @@ class Service:
     ) -> contextlib.AbstractAsyncContextManager[float]:
         """Return a context manager that holds one of the service's places, after the wait in the queue.
 
-        The arguments and the errors are those of `FairQueue.enter`.
+        Arguments and errors are as in `FairQueue.enter`.
         """
         return self.queue.enter(client, wait_seconds=wait_seconds, hold=hold)
 
@@ -157,7 +157,7 @@ async def open_service(
             workers,
             benchmarks,
             sessions,
-            HeldSnapshots(sessions),
+            HeldSnapshots(sessions.budget),
             Bodies(settings.limits),
             await stack.enter_async_context(open_source_parser()),
             FairQueue(1, most=settings.limits.queued),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.environments.base import MachineRules
 
 MIB = 1024 * 1024
@@ -17,7 +17,7 @@ class ServiceLimits:
     # The body of one request.
     body_bytes: int = 32 * MIB
     # The objects, lists and named fields in one body. The interpreter needs half a second for so
-    # many, in which other threads hardly run.
+    # many. Other threads hardly run then.
     body_structures: int = 300_000
     # One message of a WebSocket.
     message_bytes: int = MIB
@@ -31,11 +31,11 @@ class ServiceLimits:
     batch: int = 1024
     # The longest time that one request may ask for.
     request_seconds: float = 600.0
-    # The requests that wait for a sandbox, those of all clients together.
+    # The requests that wait for a sandbox, of all clients together.
     queued: int = 8192
     # The share of `queued` that one client may take while other clients are there.
     client_share: float = 0.5
-    # The live sandboxes that clients have opened (`/v1/sandboxes`), and those of one client.
+    # The live sandboxes that clients have opened (`/v1/sandboxes`), and how many of them one client may have.
     sessions: int = 64
     client_sessions: int = 32
     # The share of the memory for sandboxes that those may have. The rest stays free for verdicts.
@@ -73,7 +73,7 @@ class ServiceSettings:
     # The requests that work in sandboxes of this machine at once.
     max_concurrent: int
     runtime: str = "runc"
-    # The images of which the service must have a build from the start.
+    # The images that the service must have a build of from the start.
     images: tuple[str, ...] = ("python",)
     limits: ServiceLimits = field(default_factory=ServiceLimits)
     # The benchmarks that clients may name. A client can load none.

@@ -73,7 +73,7 @@ def attack(*templates: str) -> ProgramAttack:
         (attack(EQUAL_TO_ALL), Outcome.FORGED),
         (attack("os._exit(0)"), Outcome.LOST),
         (attack("os._exit(0)", EQUAL_TO_ALL), Outcome.FORGED),
-        # A right program is no forgery, even if its author copied it.
+        # A right program is not a forgery, even if its author copied it.
         (attack(EVEN.right), Outcome.HELD),
     ],
     ids=["wrong", "liar", "ends the grader", "ends the grader, then a liar", "right"],

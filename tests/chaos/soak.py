@@ -3,8 +3,9 @@
     python tests/chaos/soak.py [--seconds 3600] [--clients 8] [--seed S] [-o docs/soak.md]
 
 Every program has a known verdict. The exit code is 1 if one verdict was false, or if a container, a process,
-a mount or a temporary file is left at the end. The page has what happened in each minute. Root only, because
-the engine is a private one.
+a mount or a temporary file is left at the end. The page shows what happened in each minute. In the second
+half the service itself lives on, so that its memory shows a leak. Root only, because the engine is a private
+one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import random
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
 from docker.errors import DockerException
-from plots import draw_plot
 from private_engine import PrivateEngine, find_obstacle
 from requests import RequestException
+from soak_page import BATCH, is_false, write_page
 from workload import KINDS
 
 from harness.client.connection import ServiceUnreachableError
@@ -46,22 +46,14 @@ from harness.sandbox.backends.docker.engine import connect
 
 SCRIPT = Path(sys.executable).with_name("harness")
 TOKEN = "token-of-the-soak-test"
-BATCH = 16
 # A client gives up on a sample after this time, and counts it as lost.
 CLIENT_SECONDS = 300.0
-# The service has its own limits, which this body must exceed.
-HEAD = """\
-# Soak test
-
-`make soak` asks a service for verdicts on programs whose verdict is known, while it kills the service, its
-engine, containers and clients at random. A killed service is started again at once, and clients repeat their
-requests. This page is the result of one run.
-"""
+# The service has limits of its own, which this body must exceed.
 BODIES = {"memory_limit": "b = bytearray(1 << 31); b[::4096] = b'x' * len(b[::4096]); return x"}
 
 
 def ask_for_ever(url: str, seed: int, log: Path) -> None:
-    """Send batch after batch, and log when each began, its seconds, and its lost and false verdicts."""
+    """Send batch after batch, and log when each began, its seconds, its statuses and unexpected verdicts."""
     draw = random.Random(seed)
     held = hold_grading({"url": url, "token": TOKEN, "timeout_seconds": CLIENT_SECONDS})
     while True:
@@ -71,7 +63,9 @@ def ask_for_ever(url: str, seed: int, log: Path) -> None:
             number = draw.randrange(1, 10**6)
             body = BODIES.get(kind.status, kind.body).format(number=number)
             cases = [{"arguments": [x], "result": x + number} for x in (0, 7)]
-            tests = {"kind": "calls", "function": "add", "tests": cases, "seconds": 2.0}
+            # On a busy machine it takes seconds of processor time to fill the memory.
+            seconds = 20.0 if kind.status == "memory_limit" else 2.0
+            tests = {"kind": "calls", "function": "add", "tests": cases, "seconds": seconds}
             samples.append(RewardSample(f"def add(x):\n    {body}", "solution", tests=tests))
         began = time.time()
         try:
@@ -84,12 +78,13 @@ def ask_for_ever(url: str, seed: int, log: Path) -> None:
             continue
         except HarnessError:
             statuses = [None] * BATCH
-        false = [
+        others = [
             [kind.body, kind.status, status]
             for kind, status in zip(kinds, statuses, strict=True)
             if status not in (None, kind.status)
         ]
-        line = {"at": began, "seconds": time.time() - began, "lost": statuses.count(None), "false": false}
+        ended = dict(Counter(status or "none" for status in statuses))
+        line = {"at": began, "seconds": time.time() - began, "statuses": ended, "others": others}
         with log.open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -104,9 +99,6 @@ class Soak:
     clients: int
     port: int
     faults: list[str] = field(default_factory=list)
-    deeds: Counter[str] = field(default_factory=Counter)
-    # For each look: the time, the memory of the service in MiB, its open files, and the live containers.
-    looks: list[tuple[float, float, int, int]] = field(default_factory=list)
     _service: subprocess.Popen[bytes] | None = None
     _asking: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -130,9 +122,9 @@ class Soak:
         try:
             while time.monotonic() < until:
                 self._keep_running()
-                time.sleep(self.random.uniform(1.0, 8.0))
+                time.sleep(self.random.uniform(1.0, 12.0))
                 self._look()
-                self._disturb()
+                self._disturb(spare_service=time.monotonic() > until - seconds / 2)
         finally:
             for process in [*self._asking.values(), *filter(None, [self._service])]:
                 process.terminate()
@@ -157,25 +149,38 @@ class Soak:
                     )
 
     def _look(self) -> None:
+        """Record the state of the service: its memory in MiB, processes, files and containers."""
         with contextlib.suppress(psutil.Error, DockerException, RequestException):
             assert self._service is not None
             process = psutil.Process(self._service.pid)
-            memory = process.memory_info().rss / 1024**2
-            self.looks.append((time.time(), memory, process.num_fds(), len(self.engine.containers())))
+            self._record(
+                "looks",
+                pid=process.pid,
+                memory=process.memory_info().rss / 1024**2,
+                processes=1 + len(process.children(recursive=True)),
+                open_files=process.num_fds(),
+                temporary_files=len(list((self.folder / "temporary").iterdir())),
+                containers=len(self.engine.containers()),
+                load=os.getloadavg()[0],
+            )
 
-    def _disturb(self) -> None:
+    def _record(self, name: str, **values: Any) -> None:
+        with (self.folder / f"{name}.log").open("a") as file:
+            file.write(json.dumps({"at": time.time(), **values}) + "\n")
+
+    def _disturb(self, *, spare_service: bool) -> None:
         assert self._service is not None
         deeds = {
             "nothing": 12,
             "kill container": 6,
             "kill client": 3,
-            "kill service": 1,
-            "stop service": 1,
+            "kill service": 0 if spare_service else 2,
+            "stop service": 0 if spare_service else 2,
             "crash engine": 1,
             "restart engine": 1,
         }
         deed = self.random.choices(list(deeds), list(deeds.values()))[0]
-        self.deeds[deed] += 1
+        self._record("deeds", deed=deed)
         if deed == "kill container":
             with (
                 contextlib.suppress(DockerException, RequestException, IndexError),
@@ -192,15 +197,14 @@ class Soak:
             time.sleep(self.random.uniform(0.0, 3.0))
             self.engine.start()
 
-    def read_batches(self) -> list[dict[str, Any]]:
-        """Return all batches of all clients by their time."""
-        lines = [line for log in self.folder.glob("client-*.log") for line in log.read_text().splitlines()]
-        return sorted(map(json.loads, lines), key=lambda line: float(line["at"]))
-
-    def check(self, batches: list[dict[str, Any]]) -> None:
+    def check(self) -> None:
         """Check that no verdict was false and that nothing is left. This ends the engine."""
-        for body, wanted, got in [each for batch in batches for each in batch["false"]]:
-            self.faults.append(f"false verdict: {got} instead of {wanted} for {body!r}")
+        lines = [line for log in self.folder.glob("client-*.log") for line in log.read_text().splitlines()]
+        if not lines:
+            self.faults.append("no client got a reply")
+        for body, wanted, got in [each for line in lines for each in json.loads(line)["others"]]:
+            if is_false(wanted, got):
+                self.faults.append(f"false verdict: {got} instead of {wanted} for {body!r}")
         # The next start of harness removes what a killed service has left.
         subprocess.run([SCRIPT, "gc"], env=self.environment, capture_output=True, check=False)
         if left := self.engine.containers():
@@ -211,54 +215,15 @@ class Soak:
             self.faults.append(f"mounts left: {left}")
         if left := self.engine.close():
             self.faults.append(f"left after the engine's end: {left}")
-
-    def describe(self, batches: list[dict[str, Any]], seconds: float) -> str:
-        """Return the page."""
-        verdicts = sum(BATCH - batch["lost"] for batch in batches)
-        lost = sum(batch["lost"] for batch in batches)
-        times = sorted(batch["seconds"] for batch in batches)
-        start = batches[0]["at"]
-        minutes: dict[int, list[dict[str, Any]]] = {}
-        for batch in batches:
-            minutes.setdefault(int((batch["at"] + batch["seconds"] - start) // 60), []).append(batch)
-        done = {at: sum(BATCH - each["lost"] for each in part) / 60 for at, part in minutes.items()}
-        middle = {at: statistics.median(each["seconds"] for each in part) for at, part in minutes.items()}
-        slowest = {at: max(each["seconds"] for each in part) for at, part in minutes.items()}
-        looks = [((at - start) / 60, *rest) for at, *rest in self.looks]
-        plots = [
-            ("Verdicts a second", {"verdicts": list(done.items())}),
-            ("Seconds of a batch of 16", {"median": list(middle.items()), "slowest": list(slowest.items())}),
-            ("Memory of the service in MiB", {"memory": [(at, memory) for at, memory, _, _ in looks]}),
-            (
-                "Open files and containers",
-                {
-                    "open files": [(at, float(files)) for at, _, files, _ in looks],
-                    "containers": [(at, float(live)) for at, _, _, live in looks],
-                },
-            ),
-        ]
-        deeds = ", ".join(
-            f"{name} {count}" for name, count in sorted(self.deeds.items()) if name != "nothing"
-        )
-        facts = {
-            "duration": f"{seconds / 60:.0f} minutes, {self.clients} clients, {os.cpu_count()} cores",
-            "verdicts": f"{verdicts:,} ({verdicts / seconds:.1f} a second)",
-            "false verdicts": f"{sum(len(batch['false']) for batch in batches)}",
-            "programs without a verdict": f"{lost:,}",
-            "seconds of a batch of 16": f"median {statistics.median(times):.2f}, "
-            f"99th percentile {times[int(0.99 * (len(times) - 1))]:.1f}, longest {times[-1]:.1f}",
-            "kills": deeds,
-            "left at the end": "; ".join(fault for fault in self.faults if "left" in fault) or "nothing",
-        }
-        rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
-        drawn = "\n\n".join(draw_plot(title, lines, "minutes") for title, lines in plots)
-        return f"{HEAD}\n| | |\n| --- | --- |\n{rows}\n\n{drawn}\n"
+        self._record("end", clients=self.clients, faults=self.faults)
 
 
 @contextlib.contextmanager
-def open_soak(seed: int, clients: int) -> Iterator[Soak]:
-    """Yield a soak test with an engine of its own, whose folder stays if a check failed."""
-    folder = Path(tempfile.mkdtemp(prefix="harness-soak-"))
+def open_soak(seed: int, clients: int, folder: Path | None) -> Iterator[Soak]:
+    """Yield a soak test with an engine of its own. A folder that was not given stays if a check failed."""
+    is_given = folder is not None
+    folder = folder or Path(tempfile.mkdtemp(prefix="harness-soak-"))
+    folder.mkdir(exist_ok=True)
     engine = PrivateEngine()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -272,7 +237,7 @@ def open_soak(seed: int, clients: int) -> Iterator[Soak]:
     finally:
         if engine.folder.exists():
             engine.close()
-        if not soak.faults:
+        if not soak.faults and not is_given:
             shutil.rmtree(folder)
 
 
@@ -282,6 +247,7 @@ def main() -> int:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--folder", type=Path, help="keep the records here, for soak_page.py")
     parser.add_argument("--client", metavar="URL", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.client is not None:
@@ -292,17 +258,11 @@ def main() -> int:
     # A signal to this process must also end every process that it started.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     print(f"soak --seed {arguments.seed} --seconds {arguments.seconds:g}", flush=True)
-    with open_soak(arguments.seed, arguments.clients) as soak:
+    with open_soak(arguments.seed, arguments.clients, arguments.folder) as soak:
         soak.run(arguments.seconds)
-        batches = soak.read_batches()
-        soak.check(batches)
-        if not batches:
-            soak.faults.append("no client got a reply")
-        else:
-            page = soak.describe(batches, arguments.seconds)
-            print(page if arguments.output is None else f"wrote {arguments.output}")
-            if arguments.output is not None:
-                arguments.output.write_text(page)
+        soak.check()
+        if arguments.output is not None:
+            write_page(soak.folder, arguments.output)
         for fault in soak.faults:
             print(f"error: {fault}; the folder is {soak.folder}", file=sys.stderr)
         return 1 if soak.faults else 0

@@ -82,13 +82,13 @@ def references_in(text: str, benchmark: Benchmark) -> list[str]:
 @pytest.mark.parametrize("name", [*ANSWERS, *PROGRAMS])
 async def test_a_solver_scores_as_the_oracle(server: ModelServer, tmp_path: Path, name: str) -> None:
     benchmark = load_benchmark(name, data="bundled", notify=print)
-    tasks = choose_tasks(benchmark, of_each_kind=3)
+    tasks = choose_tasks(benchmark, of_each_kind=1)
     server.script = solver = Solver(benchmark)
     result = await run_chat(server, tmp_path, name, task_ids=tasks)
     assert solver.unknown == []
     failed = [record.task_id for record in result.attempts if not record.resolved]
     assert failed == []
-    assert result.summary.total == len(tasks) >= 3
+    assert result.summary.total == len(tasks) >= 1
 
 
 @pytest.mark.parametrize("is_native", [True, False], ids=["native", "text"])
@@ -98,6 +98,10 @@ async def test_a_solver_scores_as_the_oracle_where_it_acts(
     benchmark = load_benchmark("agentbench", data="bundled", notify=print)
     server.script = solver = Solver(benchmark, is_native=is_native)
     mode = "native" if is_native else "text"
+    tasks = choose_tasks(benchmark, of_each_kind=1)
+    if not (is_native or THOROUGH):
+        # The form of the calls differs by the tools, and not by the kind of task.
+        tasks = [next(name for name in tasks if name.startswith(tool)) for tool in ("os/", "db/")]
     endpoints = {"scripted": {"model": "scripted", "base_url": server.url, "tool_mode": mode}}
     result = await run(
         "agentbench",
@@ -105,7 +109,7 @@ async def test_a_solver_scores_as_the_oracle_where_it_acts(
         data="bundled",
         model="scripted",
         endpoints=endpoints,  # type: ignore[arg-type]
-        task_ids=choose_tasks(benchmark, of_each_kind=1),
+        task_ids=tasks,
         output_dir=str(tmp_path),
     )
     assert solver.unknown == []

@@ -200,8 +200,8 @@ async def test_a_program_submits_in_several_ways(
         pytest.param("echo late >&2; exit 3", {}, "exit code 3 before it submitted: late", id="exit code"),
         pytest.param("kill -9 $$", {}, "signal 9", id="signal"),
         pytest.param("true", {"submission": "submit"}, "without a submission", id="nothing"),
-        pytest.param("true", {"submission_file": "x"}, "x is no file", id="no file"),
-        pytest.param("mkfifo x", {"submission_file": "x"}, "x is no file", id="pipe"),
+        pytest.param("true", {"submission_file": "x"}, "x is not a file", id="no file"),
+        pytest.param("mkfifo x", {"submission_file": "x"}, "x is not a file", id="pipe"),
     ],
 )
 async def test_a_program_without_a_submission_is_an_error_of_the_agent(
@@ -477,7 +477,7 @@ async def test_a_submission_on_the_host_leads_to_no_file_of_the_harness(
     command = {"where": "host", "submission_file": "answer"}
     record = only(await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command))
     assert record.status is Status.AGENT_ERROR
-    assert "answer is no file of at most" in str(record.error)
+    assert "answer is not a file of at most" in str(record.error)
     (folder,) = list_runs(tmp_path)
     written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
     assert not any(b"sk-0123456789" in data for data in written)

@@ -84,6 +84,21 @@ def test_a_run_goes_on_after_its_engine_crashed_and_was_started_again(
     assert {status for _, status in finished_once(run.folder)} == {"passed"}
 
 
+async def test_a_sandbox_that_ended_while_its_engine_was_away_is_removed_with_a_later_one(
+    engine: PrivateEngine,
+) -> None:
+    with engine.client(60.0) as client:
+        backend = DockerBackend(client)
+        with pytest.raises(SandboxError, match="cannot remove a sandbox"):
+            async with Sandbox.open("python", backend=backend) as lost:
+                engine.kill()
+        engine.start()
+        assert lost.container_id in engine.containers()
+        async with Sandbox.open("python", backend=backend):
+            pass
+        assert engine.containers() == []
+
+
 def test_a_run_whose_engine_stays_away_stops_and_can_be_resumed(
     harness: Harness, engine: PrivateEngine
 ) -> None:

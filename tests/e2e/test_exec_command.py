@@ -246,7 +246,7 @@ REFUSED = {
     "unknown environment": (("--env", "pyton", "true"), "did you mean 'python'?"),
     "time of nothing": (("--timeout", "0", "true"), "--timeout must be "),
     "time without end": (("--timeout", "inf", "true"), "--timeout must be "),
-    "time that is no number": (("--timeout", "nan", "true"), "--timeout must be "),
+    "time that is not a number": (("--timeout", "nan", "true"), "--timeout must be "),
     "too little memory": (("--memory-mb", "1", "true"), "--memory-mb must be "),
     "unknown option": (("--memory", "1", "true"), "--memory-mb"),
 }

@@ -70,6 +70,20 @@ def test_an_audit_of_a_sealed_task_exits_with_0_and_is_resumed(harness: Harness,
     assert "of 1 task, 0 can be forged under our seal" in resumed.stdout, resumed
 
 
+def test_the_shards_of_an_audit_are_joined(harness: Harness, tasks: Path) -> None:
+    runs, page = harness.folder / "runs", harness.folder / "audit.md"
+    command = ("audit", tasks, "--level", "own", "--attack", FEW[0], *OPTIONS, "--output-dir", runs)
+    for shard in ("1/2", "2/2"):
+        assert harness(*command, "--shard", shard).returncode == 0
+    first, second = sorted(runs.iterdir())
+    joined = harness("merge", first, second, "-o", page)
+    assert joined.returncode == 0, joined
+    assert "of 2 tasks, 0 can be forged under our seal" in joined.stdout
+    assert all(f"| `{name}` |" in page.read_text() for name in ("imports", "reads"))
+    alone = harness("merge", second)
+    assert (alone.returncode, "each of 2 shards is needed once" in alone.stderr) == (2, True), alone
+
+
 def test_options_that_an_audit_does_not_read_are_refused(harness: Harness, tasks: Path) -> None:
     for arguments, message in (
         (("mbpp", "--level", "work"), "mbpp has no seal levels"),

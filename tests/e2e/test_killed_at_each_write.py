@@ -1,6 +1,6 @@
 """A command that is killed before any of its changes of a folder leaves a run that can go on, or no run.
 
-By default a kill meets every eighth change, with HARNESS_TESTS=thorough each of them. The runs need no
+By default a kill meets every eleventh change, with HARNESS_TESTS=thorough each of them. The runs need no
 container.
 """
 
@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from e2e.command_line import SHORT_RUN, Harness, RunFolder
+from e2e.fork_server import RUN_FIRST
 from e2e.killed_processes import read_outcome, read_transcripts
 from effort import THOROUGH
 
-INJECTED = Path(__file__).with_name("kill_at_write")
+INJECTED = Path(__file__).with_name("kill_at_write.py")
 KILLED = -9
-STEP = 1 if THOROUGH else 8
+STEP = 1 if THOROUGH else 11
 
 
 def count_changes(harness: Harness, *arguments: str | Path, place: Path) -> int:
@@ -35,7 +36,7 @@ def kill_at(harness: Harness, *arguments: str | Path, place: Path, number: int) 
 
 
 def set_kill(place: Path, number: int) -> dict[str, str]:
-    return {"PYTHONPATH": str(INJECTED), "KILL_FOLDER": str(place), "KILL_AT": str(number)}
+    return {RUN_FIRST: str(INJECTED), "KILL_FOLDER": str(place), "KILL_AT": str(number)}
 
 
 def list_runs(place: Path) -> list[RunFolder]:

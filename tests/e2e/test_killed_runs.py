@@ -33,7 +33,7 @@ HANG_SECONDS = 3600 if THOROUGH else 240
 def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """Return the arguments of the run."""
     if not THOROUGH:
-        return ("run", "-b", "mbpp", "--data", "bundled", "-n", "10")
+        return ("run", "-b", "mbpp", "--data", "bundled", "-n", "6")
     data = request.getfixturevalue("shared_data") / "mbpp" / "sanitized-mbpp.json"
     return ("run", "-b", "mbpp", "--data", str(data))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 from e2e.command_line import NO_ENGINE, Harness
 
@@ -56,8 +57,37 @@ def test_an_unknown_benchmark_is_refused_before_the_first_run(harness: Harness) 
 def test_options_of_one_run_are_refused(harness: Harness) -> None:
     for options, named in (
         (("-o", "x.json"), "-o x.json"),
-        (("--resume", "latest"), "--resume"),
+        (("--resume", "latest"), "cannot be read as the index of a matrix"),
         (("-b", "gsm8k"), "--benchmark gsm8k is given twice"),
     ):
         code, _, stderr = harness.refused(*TWO, *options, env=NO_ENGINE)
         assert (code, named in stderr) == (2, True), stderr
+
+
+def test_a_matrix_that_was_cut_short_goes_on_where_it_was(harness: Harness) -> None:
+    harness(*TWO, env=NO_ENGINE)
+    (path,) = (harness.folder / "runs").glob("matrix-*.json")
+    index = json.loads(path.read_text())
+    first, second = index["runs"]
+    # As a kill in the second run leaves it: the first run has an interrupted attempt, the second no folder.
+    shutil.rmtree(harness.folder / second["folder"])
+    second |= {"folder": None, "exit_code": None, "run": None}
+    attempts = harness.folder / first["folder"] / "attempts.jsonl"
+    attempts.write_text(attempts.read_text().splitlines(keepends=True)[0])
+    (harness.folder / first["folder"] / "summary.json").unlink()
+    first["exit_code"] = None
+    path.write_text(json.dumps(index))
+
+    code, _, stderr = harness.refused("run", *TWO[3:], "-b", "nq", "--resume", path, env=NO_ENGINE)
+    assert (code, "its runs are of other benchmarks or models: gsm8k; hotpotqa" in stderr) == (2, True), (
+        stderr
+    )
+    stdout = harness(*TWO, "--resume", path, env=NO_ENGINE).stdout
+    assert "resume:" not in stdout
+    runs = json.loads(path.read_text())["runs"]
+    assert [(run["folder"] == first["folder"], run["run"]["rate"]) for run in runs] == [
+        (True, 1.0),
+        (False, 1.0),
+    ]
+    assert len(attempts.read_text().splitlines()) == 2
+    assert len(json.loads(harness("runs", "--json").stdout)) == 2, "no run is made twice"

@@ -24,7 +24,7 @@ COMMANDS = (
     ("doctor",),
     ("setup",),
     ("data", "list"),
-    ("run", "-b", "mbpp"),
+    ("run", "-b", "mbpp", "-n", "1"),
     ("run", "-b", "~nobody-at-all/own.yaml"),
     ("--install-completion", "bash"),
 )

@@ -18,7 +18,7 @@ from effort import THOROUGH
 
 from harness.sandbox.backends.docker.images import require_image
 
-SECONDS = 60 if THOROUGH else 6
+SECONDS = 60 if THOROUGH else 4
 FOREVER = ["sleep", "infinity"]
 
 
@@ -51,7 +51,7 @@ def run_again_and_again(harness: Harness, folder: Path, until: float) -> list[Ru
             "--data",
             "bundled",
             "-n",
-            "12",
+            "6",
             "--n-samples",
             "2",
             "--isolation",

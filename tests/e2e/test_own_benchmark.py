@@ -136,7 +136,7 @@ def test_a_package_adds_benchmarks_by_an_entry_point(harness: Harness) -> None:
     points.write_text("[harness.benchmarks]\nrivers = rivers:BENCHMARKS\n")
     (site / "rivers.py").write_text(
         "from pathlib import Path\nfrom dataclasses import replace\n"
-        "from harness.benchmarks.custom import own_definition\n"
+        "from harness.benchmarks.loading import own_definition\n"
         "BENCHMARKS = (replace(own_definition(Path(__file__).with_name('rivers.yaml')), name='rivers'),)\n"
     )
     (site / "rivers.yaml").write_text(YAML)

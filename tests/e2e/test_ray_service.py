@@ -180,6 +180,7 @@ async def test_work_that_a_node_cancels_at_its_end_is_lost_and_no_defect(nodes: 
                 await asked
 
 
+@pytest.mark.thorough
 def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: RayNodes) -> None:
     with start_service(harness, *nodes.options) as served, ThreadPoolExecutor(4) as threads:
         sleep = "import time; time.sleep(60)"
@@ -192,6 +193,7 @@ def test_a_killed_service_leaves_nothing_on_any_node(harness: Harness, nodes: Ra
                 each.result()
 
 
+@pytest.mark.thorough
 def test_a_terminated_service_finishes_the_requests_of_its_nodes(harness: Harness, nodes: RayNodes) -> None:
     with start_service(harness, *nodes.options) as served, ThreadPoolExecutor(1) as threads:
         # Ray's own handler of the signal would abort the service after three seconds.

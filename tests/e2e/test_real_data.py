@@ -1,7 +1,7 @@
 """The benchmarks as published: canonical solutions, and programs of models whose verdict is known.
 
 One run grades both, because a task's samples share its container. All of them take minutes, so they run only
-with HARNESS_TEST_FULL=1. Otherwise the tests take every twentieth task that has recorded samples, and all
+with HARNESS_TEST_FULL=1. Otherwise the tests take every fortieth task that has recorded samples, and all
 awkward tasks. HARNESS_TESTS=thorough takes every third.
 """
 
@@ -29,7 +29,7 @@ AWKWARD_MBPP = {"56", "123", "126", "264", "596", "737", "787", "794"}
 AWKWARD_HUMANEVAL = {f"HumanEval/{number}" for number in (10, 32, 38, 50, 75)}
 
 FULL = os.environ.get("HARNESS_TEST_FULL") == "1"
-STEP = 1 if FULL else 3 if THOROUGH else 20
+STEP = 1 if FULL else 3 if THOROUGH else 40
 full_only = pytest.mark.skipif(not FULL, reason="takes minutes")
 
 
@@ -61,7 +61,7 @@ def graded(module_harness: Harness, shared_data: Path) -> Callable[..., Graded]:
         lines = (shared_data / name / "samples_with_verdicts.jsonl").read_text().splitlines()
         recorded = {line: json.loads(text) for line, text in enumerate(lines, start=1)}
         sampled = sorted({str(sample["task_id"]) for sample in recorded.values()})
-        tasks = sorted({*sampled[::STEP], *others})
+        tasks = sorted({*sampled[STEP // 2 :: STEP], *others})
         recorded = {line: sample for line, sample in recorded.items() if str(sample["task_id"]) in tasks}
         samples = module_harness.folder / f"{name}.jsonl"
         references = [
@@ -101,12 +101,12 @@ def mbpp(graded: Callable[..., Graded]) -> Graded:
 
 
 def test_canonical_solutions_of_humaneval_pass(humaneval: Graded) -> None:
-    assert len(humaneval.references) == 164 if FULL else len(humaneval.references) > 8
+    assert len(humaneval.references) == 164 if FULL else len(humaneval.references) > 5
     assert {task: end for task, end in humaneval.references.items() if end[0] != "passed"} == {}
 
 
 def test_recorded_verdicts_on_humaneval_are_reproduced(humaneval: Graded) -> None:
-    assert len(humaneval.recorded) == 119 if FULL else len(humaneval.recorded) > 3
+    assert len(humaneval.recorded) == 119 if FULL else len(humaneval.recorded) > 0
     assert humaneval.found == humaneval.recorded
 
 
@@ -116,7 +116,7 @@ def test_reference_solutions_of_mbpp_pass(mbpp: Graded) -> None:
 
 
 def test_recorded_verdicts_on_mbpp_are_reproduced(mbpp: Graded) -> None:
-    assert len(mbpp.recorded) == 137 if FULL else len(mbpp.recorded) > 3
+    assert len(mbpp.recorded) == 137 if FULL else len(mbpp.recorded) > 0
     assert mbpp.found == mbpp.recorded
 
 
@@ -143,13 +143,12 @@ def test_recorded_verdicts_on_livecodebench_are_reproduced(harness: Harness, sha
     folder = shared_data / "livecodebench"
     samples = folder / "samples_with_verdicts.jsonl"
     recorded = {n: json.loads(line) for n, line in enumerate(samples.read_text().splitlines(), start=1)}
-    tasks = sorted({sample["task_id"] for sample in recorded.values()})[
-        :: 1 if FULL else 10 if THOROUGH else 40
-    ]
+    step = 1 if FULL else 10 if THOROUGH else 80
+    tasks = sorted({sample["task_id"] for sample in recorded.values()})[step // 2 :: step]
     chosen = [option for task in tasks for option in ("-t", task)]
     what = ("grade", "-b", "livecodebench", "--data", folder / "code_generation_200.jsonl")
     attempts = results_of(harness, *what, "--samples", samples, *chosen)["attempts"]
-    assert len(attempts) >= (388 if FULL else 5)
+    assert len(attempts) >= (388 if FULL else 3)
     found = {attempt["sample_line"]: attempt["resolved"] for attempt in attempts}
     assert found == {line: recorded[line]["passed"] for line in found}
 

@@ -56,7 +56,7 @@ def test_null_passes_no_task(finished_run: Runs, benchmark: str) -> None:
     run = finished_run("run", "-b", benchmark, "--data", "bundled", "-n", "3", "--agent", "null")
     assert {attempt["status"] for attempt in run.results["attempts"]} == {"failed"}
     assert (run.results["summary"]["total"], run.results["summary"]["rate"]) == (3, 0.0)
-    assert run.exit_code == 0, "a bad score is no error"
+    assert run.exit_code == 0, "a bad score is not an error"
 
 
 # --- harness show

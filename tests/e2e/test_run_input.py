@@ -31,8 +31,11 @@ REFUSED = {
     "option of no command": (("--sed", "run"), ["harness has no option --sed", "harness --help"]),
     "option without its value": (("run", "-b"), ["harness run: option '-b' requires", "run --help"]),
     "missing argument": (("show",), ["harness show: missing argument 'run'", "show --help"]),
-    "argument too many": (("show", "a", "b", "c"), ["harness show: got unexpected extra argument(s) (c)"]),
-    "value that is no number": (
+    "argument too many": (
+        ("show", "a", "b", "c"),
+        ["harness show takes 2 arguments, but got 'c' as another one"],
+    ),
+    "value that is not a number": (
         ("audit", "mbpp", "-n", "x"),
         ['--sample-size must be a whole number, not "x"'],
     ),

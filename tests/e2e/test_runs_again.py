@@ -119,7 +119,7 @@ def test_only_infra_errors_are_repeated(harness: Harness, run: RunFolder) -> Non
         (second["task_id"], "failed"),
         (first["task_id"], "failed"),
     ]
-    assert "superseded" not in run.summary, "an infra error is no verdict"
+    assert "superseded" not in run.summary, "an infra error is not a verdict"
 
 
 @pytest.mark.parametrize("option", ["--retry-failed", "--retry-infra", "--accept"])

@@ -47,6 +47,22 @@ def test_a_killed_service_leaves_no_sandbox(harness: Harness, client: APIClient)
             running.result()
 
 
+def test_a_service_that_is_killed_while_it_forks_leaves_no_sandbox(
+    harness: Harness, client: APIClient
+) -> None:
+    with start_service(harness) as served, ThreadPoolExecutor(1) as threads:
+        sandbox = create(served)
+        taken = httpx.post(f"{sandbox}/snapshot", json={}, timeout=120, trust_env=False).json()
+        before = len(served.list_containers(client))
+        fork = f"{served.url}/v1/snapshots/{taken['name']}/fork"
+        forking = threads.submit(httpx.post, fork, json={"count": 8}, timeout=120, trust_env=False)
+        wait_until(lambda: len(served.list_containers(client)) > before, "the first fork")
+        served.end(signal.SIGKILL)
+        wait_until(lambda: not served.list_containers(client), "no container", seconds=GONE_SECONDS)
+        with pytest.raises(httpx.TransportError):
+            forking.result()
+
+
 def test_a_terminated_service_closes_its_terminals_and_sandboxes(harness: Harness, client: APIClient) -> None:
     with start_service(harness) as served:
         sandbox = create(served)

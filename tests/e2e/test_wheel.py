@@ -81,5 +81,5 @@ def test_a_wheel_evaluates_a_benchmark_without_a_checkout(
     where = run(python, "-c", "import harness; print(harness.__file__)").strip()
     assert Path(where).is_relative_to(place)
     assert "ready in" in run(command, "setup", "-b", "mbpp")
-    assert "100.0 % resolved" in run(command, "run", "-b", "mbpp", "--data", "bundled")
+    assert "100.0 % resolved" in run(command, "run", "-b", "mbpp", "--data", "bundled", "-n", "2")
     assert os.listdir(tmp_path / "runs")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.benchmarks.livecodebench.generation import PREAMBLE
@@ -17,14 +16,8 @@ from harness.core.types import Status, Submission, Verdict
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

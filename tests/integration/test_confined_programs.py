@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import run_on_inputs, run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -120,11 +118,6 @@ PROGRAMS = {
         "(1,) 36\n",
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -21,6 +21,7 @@ from harness import Sandbox
 from harness.core.errors import SandboxError
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox import disk_watch, reaper
+from harness.sandbox.backends import base
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
@@ -28,7 +29,6 @@ from harness.sandbox.backends.oci import backend as oci_backend
 from harness.sandbox.connection import Connection
 from harness.sandbox.failures import SandboxOutOfDisk
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -36,11 +36,6 @@ LIMITS = Limits(disk_mb=4, file_mb=16, wall_seconds=30, memory_mb=128)
 # A folder of the root file system to which everyone may write. /tmp and /work have separate limits.
 FOLDER = "/var/tmp"
 WRITE = "dd if=/dev/zero of={path} bs=1M count={mb} status=none"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python", "os"], notify=print)
 
 
 @contextlib.asynccontextmanager
@@ -367,7 +362,7 @@ async def test_a_disk_that_is_almost_full_is_no_limit_of_a_sandbox(
     backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(backend) as sandbox:
-        monkeypatch.setattr(docker_backend, "RESERVE_BYTES", 1 << 62)
+        monkeypatch.setattr(base, "RESERVE_BYTES", 1 << 62)
         with pytest.raises(SandboxError, match="almost full") as raised:
             await sh(sandbox, "true")
     assert not isinstance(raised.value, SandboxOutOfDisk)
@@ -402,9 +397,9 @@ async def test_a_sandbox_with_more_files_than_can_be_counted_in_time_is_over_its
 
 
 def test_a_disk_with_more_than_the_reserve_has_room(tmp_path: Path) -> None:
-    assert docker_backend.find_shortage(tmp_path) is None
+    assert base.find_shortage(tmp_path) is None
 
 
 def test_too_few_free_files_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_backend, "RESERVE_FILES", 1 << 62)
-    assert "files free" in (docker_backend.find_shortage(tmp_path) or "")
+    monkeypatch.setattr(base, "RESERVE_FILES", 1 << 62)
+    assert "files free" in (base.find_shortage(tmp_path) or "")

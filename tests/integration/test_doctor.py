@@ -27,7 +27,7 @@ from harness.sandbox.backends.docker.engine import engine_errors, engine_facts
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.checks import Check, Level, diagnose, diagnosis, machine
-from harness.sandbox.machine.checks.network import shared_network
+from harness.sandbox.machine.checks.diagnosis import shared_network
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck import check, endings, isolation, probe, suite

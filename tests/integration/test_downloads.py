@@ -136,7 +136,7 @@ def test_a_token_goes_to_the_hub_and_to_nobody_else(
     server: HubServer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    with pytest.raises(DataError):  # The file is no gzip, but it was downloaded from another host.
+    with pytest.raises(DataError):  # The file is not a gzip, but it was downloaded from another host.
         load(cache, "hf://datasets/owner/name/test.jsonl.gz")
     load(cache)
     assert server.authorised == ["/datasets/owner/name/resolve/main/test.jsonl.gz"]

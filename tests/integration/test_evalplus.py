@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox, load_benchmark
 from harness.benchmarks.benchmark import Benchmark
@@ -17,7 +16,6 @@ from harness.core.types import Status, Verdict
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -127,11 +125,6 @@ ROOT = released(
     [[[-6, 3]]],
     1e-4,
 ) | {"prompt": "def find_zero(xs):\n    '''Return a root.'''\n", "test": "def check(candidate):\n    pass\n"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

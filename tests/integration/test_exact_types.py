@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -215,11 +213,6 @@ def holds(statement: str, namespace: dict[str, object]) -> bool:
     except Exception:
         return False
     return True
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.mark.parametrize("classes", [{}, {"Box": ["value"]}], ids=["deferred", "not deferred"])

@@ -27,9 +27,8 @@ from harness.core.errors import EngineUnavailableError, ImageMissingError, Sandb
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, Cause, Fate, SandboxSpec
 from harness.sandbox.failures import SandboxOutOfMemory
-from harness.sandbox.guest.kernel import DEADLINE_CODE
+from harness.sandbox.guest.frames import DEADLINE_CODE
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import Level, check_backend
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "backend"
@@ -45,11 +44,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def images(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate, keeps_busy
 from harness.sandbox.failures import SandboxOutOfMemory, SandboxUnresponsive
-from harness.sandbox.guest.kernel import DEADLINE_CODE
+from harness.sandbox.guest.frames import DEADLINE_CODE
 from harness.sandbox.limits import Limits
 from harness.sandbox.sandbox import Sandbox
 

@@ -31,7 +31,6 @@ from harness.host.retries import WAIT_VARIABLE
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 STDIN = build_stdin_tests([("3 4\n", "7\n"), ("1 1\n", "2\n")], seconds=1)
 CALLS = build_call_tests("add", [((1, 2), 3), (([1], [2]), [1, 2])], seconds=1)
@@ -40,11 +39,6 @@ ADD = "def add(a, b):\n    return a + b\n"
 READ_AND_ADD = "a, b = map(int, input().split())\nprint(a + b)\n"
 LIMITS = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=5)
 SPIN = "while True:\n    pass\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def images(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @contextlib.asynccontextmanager

@@ -386,7 +386,8 @@ async def test_two_services_share_a_run_and_one_finishes_it_alone(tmp_path: Path
             hosts=hosts,
             data="bundled",
             agent="oracle",
-            n_samples=4,
+            sample_size=8,
+            n_samples=3,
             output_dir=str(tmp_path),
             observer=LoseOne(sys.stderr),
         )

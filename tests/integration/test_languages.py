@@ -47,22 +47,53 @@ async def test_a_compiler_that_takes_all_memory_or_time_fails_its_program_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(languages, "COMPILE_CPU_SECONDS", 3)
+    monkeypatch.setattr(languages, "COMPILE_SECONDS", 8.0)
     bombs = {
         "memory": "#include <array>\nstd::array<char, 1L << 40> x = {1}; int main() {}",
         "time": "template <int a, int b> struct T { enum { v = (T<a - 1, b>::v + T<a, b - 1>::v) % 7 }; };\n"
         "template <int a> struct T<a, 0> { enum { v = 1 }; };\n"
         "template <int b> struct T<0, b> { enum { v = 1 }; };\nint main() { return T<800, 800>::v; }",
+        # It waits, and not for a processor, so that no machine is to blame.
+        "a pipe": '#include "/proc/self/fd/1"\nint main() {}',
         "a device": '#include "/dev/zero"\nint main() {}',
         "messages": '#include "main.cpp"\n' * 150,
     }
+    if THOROUGH:
+        bombs["tokens"] = (
+            "#define A(x) x x x x x x x x x x\n#define B(x) A(A(A(x)))\n"
+            "int a[] = {B(B(B(1 +))) 1};\nint main() {}"
+        )
+        bombs["an object file"] = "char a[3L << 30] = {1};\nint main() {}"
     async with harness.open_host() as host:
 
         async def check(name: str) -> None:
             target = harness.build_stdin_tests([("", "")], language="cpp")
             verdict = await host.grade(target, bombs[name])
             assert verdict.status not in NO_VERDICTS, verdict
+            assert name != "a pipe" or verdict.status is Status.TIMEOUT, verdict
 
         await check_together(bombs, check, at_once=2)
+
+
+# Public names that a pattern would miss or invent, and a package.
+JAVA_HEADS = (
+    '@SuppressWarnings("unchecked") public class Solution',
+    "/*\n public class Comment {\n*/\npublic class Main",
+    "class Outer { public class Inner {} }\npublic class Main",
+    "package my.own;\npublic record Main(int a)",
+)
+
+
+@pytest.mark.thorough
+async def test_a_java_program_may_have_its_class_anywhere() -> None:
+    async with harness.open_host() as host:
+
+        async def check(head: str) -> None:
+            program = f"{head} {{ public static void main(String... a) {{ System.out.println(7); }} }}"
+            verdict = await host.grade(harness.build_stdin_tests([("", "7")], language="java"), program)
+            assert verdict.status is Status.PASSED, verdict
+
+        await check_together(JAVA_HEADS, check, at_once=2)
 
 
 async def test_a_run_cannot_change_the_program_of_the_next_run() -> None:

@@ -16,14 +16,8 @@ from harness.environments.os import root_sandbox
 from harness.environments.os.environment import Copy, OsSetup, open_machine
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.fixture

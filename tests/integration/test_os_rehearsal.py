@@ -11,7 +11,6 @@ from harness.environments.os.environment import OsSetup
 from harness.environments.os.grader import StateChecks
 from harness.environments.os.scripts import Script
 from harness.environments.os.soundness import find_unsound
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
 
@@ -36,11 +35,6 @@ CHANGES = {
         "[ -z $(t) ]",
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 def question(name: str, example: str) -> tuple[Task, Reference]:

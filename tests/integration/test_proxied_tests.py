@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import importlib.metadata
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -201,12 +202,11 @@ FORGERIES = {
 BLUNT = ("exits_with_success", "speaks_for_the_tests", "ends_the_process_at_its_exit", "kills_its_parent")
 
 
-async def _forge(pool: SandboxPool, folder: Path, names: Iterable[str], level: Level) -> Verdict:
+async def _forge(pool: SandboxPool, folder: Path, programs: Mapping[str, str], level: Level) -> Verdict:
     """Return the verdict on several programs, whose rewards have their names."""
     write = "\n".join(
-        f"mkdir -p /app/forgeries/{name}; cat > /app/forgeries/{name}/solution.py <<'END'\n"
-        f"{FORGERIES[name]}\nEND"
-        for name in names
+        f"mkdir -p /app/forgeries/{name}; cat > /app/forgeries/{name}/solution.py <<'END'\n{program}\nEND"
+        for name, program in programs.items()
     )
     async with acted(pool, folder, write) as machine:
         return await judge(pool, machine, level)
@@ -229,11 +229,113 @@ async def test_each_program_earns_it_in_the_process_of_the_tests(
     folder = write_task(tmp_path, image, tests={"test_outputs.py": _WEAK_TESTS}, script=_SCRIPT, toml=_LONG)
 
     async def forge(name: str) -> None:
-        verdict = await _forge(pool, folder, [name], "work")
+        verdict = await _forge(pool, folder, {name: FORGERIES[name]}, "work")
         earned = {**verdict.metrics, **verdict.metrics.get("rewards", {})}
         assert earned.get(name, earned.get("reward")) == 1, f"the forgery is blunt: {verdict}"
 
     await check_together([name for name in FORGERIES if name not in BLUNT], forge, at_once=2)
+
+
+# Tests that let code of the agent into their own process or catch what it names, and a program that uses it.
+# The first program is right.
+_OTHER_WAYS = {
+    "does it": (
+        "import solution; Pair = collections.namedtuple('Pair', 'a b'); mock.create_autospec(Pair)",
+        "assert yaml.safe_load(solution.add(*Pair(*eval('2, 3')))) == {'sum': 5}",
+        "def add(a, b): return f'sum: {a + b}'",
+    ),
+    "a copy is imported": (
+        "shutil.copy(PLACE + '/solution.py', tmp_path / 'copied.py'); sys.path.insert(0, str(tmp_path))",
+        "import copied; assert copied.add(2, 3) == 5",
+        "import os; os._exit(0)",
+    ),
+    "a copy is run": (
+        "shutil.copy(PLACE + '/solution.py', tmp_path / 'copied.py')",
+        "assert runpy.run_path(str(tmp_path / 'copied.py'))['add'](2, 3) == 5",
+        "import os; os._exit(0)",
+    ),
+    "a text has another name": (
+        "text, space = open(PLACE + '/solution.py').read(), {}",
+        "exec(compile(text, 'other', 'exec'), space); assert space['add'](2, 3) == 5",
+        "import os; os._exit(0)",
+    ),
+    "a text is tried as documentation": (
+        "tried = doctest.testfile(PLACE + '/solution.py', module_relative=False)",
+        "assert tried.attempted > 1",
+        "# >>> import os; os._exit(0)",
+    ),
+    "a result is timed": (
+        "import solution",
+        "assert timeit.timeit(solution.add(2, 3), number=1) < 0",
+        "def add(a, b): return '__import__(\"os\")._exit(0)'",
+    ),
+    "a result is evaluated": (
+        "import solution",
+        "assert eval(solution.add(2, 3)) == 5",
+        "def add(a, b): return '__import__(\"os\")._exit(0)'",
+    ),
+    "an output is evaluated": (
+        "done = subprocess.run([sys.executable, PLACE + '/solution.py'], capture_output=True, text=True)",
+        "assert eval(done.stdout) == 5",
+        "print('__import__(\"os\")._exit(0)')",
+    ),
+    "a result is unpickled": (
+        "import solution",
+        "assert pickle.loads(solution.add(2, 3)) == 5",
+        r"def add(a, b): return b'cos\n_exit\n(I0\ntR.'",
+    ),
+    "a result is built from YAML": (
+        "import solution",
+        "assert yaml.unsafe_load(solution.add(2, 3)) == 5",
+        "def add(a, b): return '!!python/object/apply:os._exit [0]'",
+    ),
+    "a name catches failures": (
+        "import solution",
+        "with contextlib.suppress(solution.Error): assert solution.add(2, 3) == 5",
+        "def add(a, b): pass\nError = AssertionError",
+    ),
+    "names catch failures": (
+        "import solution",
+        "with contextlib.suppress(*solution.ERRORS): assert solution.add(2, 3) == 5",
+        "def add(a, b): pass\nERRORS = (ValueError, Exception)",
+    ),
+    "a test is skipped": (
+        "import solution",
+        "assert solution.add(2, 3) == 5",
+        "import unittest\ndef add(a, b): raise unittest.SkipTest('no')",
+    ),
+}
+_IMPORTS = """
+import collections, contextlib, doctest, os, pickle, runpy, shutil, subprocess, sys, timeit, yaml
+from unittest import mock
+
+PLACE = os.environ["FORGERY"]
+sys.path.insert(0, PLACE)
+
+"""
+
+
+@pytest.mark.timeout(900)
+async def test_no_code_gets_into_the_tests_by_another_way(
+    pool: SandboxPool, image: str, tmp_path: Path
+) -> None:
+    cases = {name.replace(" ", "_"): case for name, case in _OTHER_WAYS.items()}
+    tests = "".join(
+        f"if PLACE.endswith('/{name}'):\n  def test_it(tmp_path):\n    {first}\n    {second}\n"
+        for name, (first, second, _) in cases.items()
+    )
+    parts = [path for path in importlib.metadata.files("PyYAML") or () if path.match("yaml/*.py")]
+    folder = write_task(
+        tmp_path,
+        image,
+        tests={"test_outputs.py": _IMPORTS + tests, **{str(path): path.read_text() for path in parts}},
+        script=_SCRIPT,
+        toml=_LONG,
+    )
+    verdict = await _forge(pool, folder, {name: program for name, (*_, program) in cases.items()}, "proxied")
+    earned: Mapping[str, float] = verdict.metrics.get("rewards", {})
+    assert set(cases) < set(earned), verdict
+    assert {name for name, reward in earned.items() if reward} == {"does_it"}
 
 
 _NEAR = """

@@ -19,7 +19,6 @@ from docker.errors import NotFound
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
-from harness.sandbox.machine.images import build_images
 
 OWNER = """
 import sys, time
@@ -39,11 +38,6 @@ client.start(container)
 print(container["Id"], flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def images(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import needs_browser
+from browsers import Open, needs_browser
 from effort import THOROUGH
 from playwright.sync_api import Browser, Page, expect
 
@@ -35,10 +36,9 @@ STATUSES = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report that is open in a browser, and everything in it that must not happen."""
+    """A report that is open in a browser."""
 
     page: Page
-    faults: list[str] = field(default_factory=list)
 
     @property
     def shown(self) -> list[str]:
@@ -113,42 +113,24 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def open_report(
-    browser: Browser, file: Path, *, width: int = 1400, scheme: str = "light"
-) -> Iterator[Report]:
+def open_report(page: Page, open_page: Open, file: Path, **looks: Any) -> Iterator[Report]:
     """Yield the open report. Raises AssertionError for an error in it, or a request to anywhere else."""
-    context = browser.new_context(
-        viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
-    )
-    page = context.new_page()
-    report = Report(page)
-    page.on("console", lambda message: report.faults.append(message.text))
-    page.on("pageerror", lambda error: report.faults.append(str(error)))
-    page.on(
-        "request",
-        lambda request: (
-            None if request.url.startswith((file.as_uri(), "data:")) else report.faults.append(request.url)
-        ),
-    )
-    page.goto(file.as_uri())
-    try:
-        yield report
-        assert report.faults == []
-    finally:
-        context.close()
+    with open_page(file.as_uri(), (file.as_uri(), "data:"), **looks) as faults:
+        yield Report(page)
+        assert faults == []
 
 
 @pytest.fixture
-def report(browser: Browser, page_file: Path) -> Iterator[Report]:
-    with open_report(browser, page_file) as report:
+def report(page: Page, open_page: Open, page_file: Path) -> Iterator[Report]:
+    with open_report(page, open_page, page_file) as report:
         yield report
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
-    browser: Browser, page_file: Path, width: int, scheme: str
+    page: Page, open_page: Open, page_file: Path, width: int, scheme: str
 ) -> None:
-    with open_report(browser, page_file, width=width, scheme=scheme) as report:
+    with open_report(page, open_page, page_file, width=width, scheme=scheme) as report:
         for place in PLACES:
             report.page.goto(page_file.as_uri() + place)
             assert report.page.evaluate("document.documentElement.scrollWidth") <= width

@@ -19,6 +19,7 @@ from harness.service.verdicts import rewards
 
 MBPP = load_benchmark("mbpp", data="bundled")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}
+CALLS = {"kind": "calls", "function": "add", "seconds": 1.0}
 ADD = "def add(a, b):\n    return a + b\n"
 WRONG = "def add(a, b):\n    return 3\n"
 PROMPT = "<|im_start|>user\nWrite add.\n```python\nadd(1, 2)\n```<|im_end|>\n<|im_start|>assistant\n"
@@ -50,7 +51,9 @@ async def ask(served: Served, *completions: str, label: Any = ASSERTS, prompt: s
 
 
 async def test_each_completion_has_its_reward_in_the_order_of_the_queries(served: Served) -> None:
-    body = await ask(served, reply(ADD), reply(WRONG), reply("while True: pass\n"), reply(ADD), "I cannot.")
+    label = {**CALLS, "tests": [{"arguments": [1, 2], "result": 3}, {"arguments": [20, 22], "result": 42}]}
+    queries = (reply(ADD), reply(WRONG), reply("while True: pass\n"), reply(ADD), "I cannot.")
+    body = await ask(served, *queries, label=label)
     assert body["rewards"] == body["scores"] == [1.0, 0.0, 0.0, 1.0, 0.0]
     assert body["extra_logs"] == {
         "passed": [1.0, 0.0, 0.0, 1.0, 0.0],
@@ -89,7 +92,7 @@ async def test_a_label_may_be_an_object(served: Served) -> None:
         ({"labels": ["3", "4"]}, "'labels' must have one entry for each query, 1, not 2"),
         ({"prompts": ["Another prompt"]}, "'query.0' does not contain its prompt"),
         ({"labels": ["3"]}, "'labels.0': the label must be an object"),
-        ({"labels": ["{"]}, "'labels.0': the label is no JSON"),
+        ({"labels": ["{"]}, "'labels.0': the label is not JSON"),
         ({"labels": ["{}"]}, "'labels.0': needs either 'benchmark' and 'task_id', or 'tests'"),
         ({"labels": ['{"kind": "asserts", "tests": []}']}, "'labels.0': there are no tests"),
         ({"labels": ['{"benchmark": "mbpp", "task_id": "x"}']}, "unknown task 'x'"),

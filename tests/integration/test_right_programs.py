@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests
 from harness.core.types import Status, Submission
@@ -15,7 +14,6 @@ from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import grade_stdin
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -65,11 +63,6 @@ ABOUT_ARRAYS = (
 )
 SORTED = "from sortedcontainers import SortedList\ndef f(): return SortedList([3, 1, 2])"
 ABOUT_SEQUENCES = ("len(f()) == 3", "f()[0] == 1", "f()[-1] == 3", "f() == [1, 2, 3]", "f()[1:] == [2, 3]")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -86,7 +86,7 @@ async def test_a_row_names_a_task_of_a_benchmark(reward: VerdictReward) -> None:
     ("columns", "message"),
     [
         ({}, "row 0 has no judge"),
-        ({"tests": ["{"]}, "row 0: 'tests' is no JSON"),
+        ({"tests": ["{"]}, "row 0: 'tests' is not JSON"),
         ({"tests": ["[]"]}, "row 0: 'tests' must be an object, not list"),
         ({"tests": [{"kind": "asserts", "tests": []}]}, "there are no tests"),
         ({"benchmark": ["mbpp"], "task_id": ["x"]}, "unknown task 'x'"),

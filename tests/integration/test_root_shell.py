@@ -6,14 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness.core.errors import UsageError
 from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox
 from harness.environments.os.shell_result import ShellEnd
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
@@ -25,8 +23,7 @@ SOON = 0.4
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def module_sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[RootSandbox]:
-    build_images(client, ["os"], notify=print)
+async def module_sandbox(backend: DockerBackend) -> AsyncIterator[RootSandbox]:
     async with RootSandbox.open("os", backend=backend, limits=LIMITS) as sandbox:
         await sandbox.open_shell()
         yield sandbox

@@ -79,7 +79,7 @@ CPP_PROGRAMS: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
         [-3],
     ),
 }
-CHECK_CORRECTNESS = """
+LOAD_VERL = """
 import importlib.util, json, pathlib, sys
 
 folder = next(path for path in map(pathlib.Path, sys.path) if (path / "verl").is_dir())
@@ -87,6 +87,8 @@ file = folder / "verl" / "utils" / "reward_score" / "sandbox_fusion" / "utils.py
 spec = importlib.util.spec_from_file_location("verl_client", file)
 client = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(client)
+"""
+CHECK_CORRECTNESS = """
 url, programs, language = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 print(json.dumps([
     client.check_correctness(url, tests, program, timeout=seconds, language=language)[0]
@@ -104,9 +106,30 @@ async def test_verl_gets_its_documented_codes(
     short = 2 if language == "python" else 6
     programs = [(program, tests, short if codes == [-3] else 30) for program, tests, codes in table.values()]
     url = f"{served.url}/{TOKEN}/run_code"
-    printed = await asyncio.to_thread(VERL.run, CHECK_CORRECTNESS, url, json.dumps(programs), language)
+    printed = await asyncio.to_thread(
+        VERL.run, LOAD_VERL + CHECK_CORRECTNESS, url, json.dumps(programs), language
+    )
     codes = dict(zip(table, json.loads(printed), strict=True))
     assert codes == {name: wanted for name, (_, _, wanted) in table.items()}
+
+
+AT_ONCE = """
+from concurrent.futures import ThreadPoolExecutor
+
+url, program, tests, clients = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), int(sys.argv[4])
+with ThreadPoolExecutor(clients) as threads:
+    asked = [threads.submit(client.check_correctness, url, tests, program) for _ in range(clients)]
+print(json.dumps([each.result()[0] for each in asked]))
+"""
+
+
+@pytest.mark.thorough
+async def test_no_program_of_128_clients_of_verl_is_lost(served: Served) -> None:
+    # Both inputs are sent at once, with the client's own timeouts.
+    program, tests, codes = VERL_PROGRAMS["right"]
+    url = f"{served.url}/{TOKEN}/run_code"
+    printed = await asyncio.to_thread(VERL.run, LOAD_VERL + AT_ONCE, url, program, json.dumps(tests), "128")
+    assert json.loads(printed) == [codes] * 128
 
 
 RUN_CODE = """

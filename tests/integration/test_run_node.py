@@ -14,8 +14,16 @@ from docker import APIClient
 
 from harness.benchmarks.data.source import BUNDLED
 from harness.runs.config import RunConfig
-from harness.runs.executors.inputs import describe_config, hash_code, hash_inputs
-from harness.runs.executors.messages import ImageContent, Lease, NodeFacts, NodeSpec, Refusal, Report
+from harness.runs.executors.inputs import describe_config, hash_inputs
+from harness.runs.executors.messages import (
+    ImageContent,
+    Lease,
+    NodeFacts,
+    NodeSpec,
+    Refusal,
+    Report,
+    hash_code,
+)
 from harness.runs.executors.node import Node
 from harness.runs.selection import select
 from harness.sandbox import reaper

@@ -11,12 +11,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import UsageError
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.results import ExecResult
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -64,11 +62,6 @@ before = made()
 time.sleep(0.05)
 sys.exit(made() != before)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

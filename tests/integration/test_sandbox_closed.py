@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from docker import APIClient
 
 from harness import Sandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.machine.images import build_images
 
 # Seconds, less than a call on a lost sandbox waits for an answer.
 pytestmark = pytest.mark.timeout(30)
@@ -22,11 +20,6 @@ CALLS: dict[str, Call] = {
     "write_file": lambda sandbox: sandbox.write_file("file", b"data"),
     "read_file": lambda sandbox: sandbox.read_file("file"),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())

@@ -12,13 +12,11 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import TestReport, run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -287,7 +285,7 @@ else: assert False
 try: fail('WithText', 5)
 except ValueError as e: assert str(e) == 'number 5'
 else: assert False
-## argument that is no plain data
+## argument that is not plain data
 try: with_object()
 except Exception as e: assert type(e).__name__ == 'WithObject'
 else: assert False
@@ -713,11 +711,6 @@ CASES = [
         ],
     ),
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import UsageError
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -32,11 +30,6 @@ ln -s /etc linked-folder
 echo hidden > .hidden
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("socket")'
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

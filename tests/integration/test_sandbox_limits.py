@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import SandboxError
@@ -16,7 +15,6 @@ from harness.environments.python.client import run_on_inputs, run_tests
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.results import ExecResult
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -43,11 +41,6 @@ while True:
     except OSError:
         time.sleep(0.001)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness.core.errors import SandboxError, UsageError
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.hardening import MOST_SOCKETS
 from harness.sandbox.limits import MIB, Limits
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.relay import BUFFER_BYTES, WINDOW_BYTES, RelayListener
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
@@ -40,11 +38,6 @@ def rest(link):
         data += piece
     return bytes(data)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python", "os"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -11,14 +11,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import UsageError
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxClosed
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.streaming import OutputChunk
 
 pytestmark = pytest.mark.timeout(180)
@@ -44,11 +42,6 @@ from harness.sandbox.limits import Limits
 labels = reaper.make_labels(sys.argv[1], role="sandbox", deadline_seconds=600.0)
 DockerBackend(docker.APIClient()).start(SandboxSpec("python", Limits(), name=sys.argv[1], labels=labels))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture

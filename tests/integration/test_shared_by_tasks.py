@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docker import APIClient
 from effort import THOROUGH
 
 import harness
 from harness import load_benchmark
 from harness.core.types import Status
 from harness.sandbox.limits import Isolation, Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -88,11 +86,6 @@ ENDS = (
     "raise SystemExit(0)\n",
     "def wrong(*_): pass\n",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 def make_samples(folder: Path) -> tuple[list[dict[str, Any]], Path]:
@@ -175,10 +168,10 @@ async def test_references_pass_whether_or_not_tasks_share_containers(tmp_path: P
             isolation=isolation,
             output_dir=str(tmp_path),
             seed=1,
-            sample_size=None if THOROUGH else 6,
+            sample_size=None if THOROUGH else 4,
         )
         found[isolation] = {
             record.task_id: (record.status, record.score, record.error) for record in result.attempts
         }
     assert found["task"] == found["run"]
-    assert len(found["run"]) > 5
+    assert len(found["run"]) > 3

@@ -13,15 +13,9 @@ from docker import APIClient
 import harness
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Isolation
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.mark.parametrize(("key", "containers"), [("task", 1), (None, 3)])

@@ -21,7 +21,6 @@ from harness.environments.python.client import run_tests
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker import shared_network
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -79,11 +78,6 @@ def f():
     return asyncio.run(main())
 """,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.benchmarks.livecodebench.generation import PREAMBLE
@@ -16,16 +15,10 @@ from harness.environments.python.client import InputRun, run_on_inputs
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests, grade_stdin
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
 TEXT = b"3 4\nfive six\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -97,7 +90,7 @@ SEMANTICS = {
     "star imports": ("print(gcd(4, 6), deque([1]), pow(2, 3, 5))", "2 deque([1]) 3\n"),
     "a child process": ("import os\nif os.fork() == 0: print('child'); sys.exit()\nos.wait()", "child\n"),
     "numpy": ("import numpy as np; print(np.arange(3).sum())", "3\n"),
-    "bytes that are no text": ("sys.stdout.buffer.write(bytes([255]))\nprint(flush=True)", None),
+    "bytes that are not text": ("sys.stdout.buffer.write(bytes([255]))\nprint(flush=True)", None),
     "a folder to write to": ("open('a', 'w').write('b'); print(open('a').read())", "b\n"),
     "random numbers anew": ("print(len({random.random() for _ in range(9)}))", "9\n"),
 }

@@ -25,7 +25,7 @@ artifacts = [
 [[verifier.collect]]
 command = "echo late > /logs/artifacts/late"
 """
-# Names that are hostile on a terminal or to a program of the host, links, and files that are no data.
+# Names that are hostile on a terminal or to a program of the host, links, and files that are not data.
 ACT = r"""
 mkdir -p out/deep && cd out && echo kept > plain && printf x > $'new\nline' && printf y > $'\xff'
 printf z > '%2E' && printf long > $(printf 'é%.0s' $(seq 120)) && mkfifo pipe && truncate -s 2G large

@@ -108,3 +108,22 @@ async def test_the_limits_are_the_tasks_own_and_work_that_came_in_time_counts(
         Status.TIMEOUT,
         "evaluator",
     )
+
+
+async def test_an_agent_that_removes_a_user_of_the_task_has_failed_alone(
+    client: APIClient, tmp_path: Path
+) -> None:
+    image = require_image(client, "os")
+    _write(tmp_path / "set/tests", image, '[verifier]\nuser = "nobody"\n')
+    _write(tmp_path / "set/hook", image, '[[verifier.collect]]\ncommand = "true"\nuser = "nobody"\n')
+    _write(tmp_path / "set/none", image, "")
+
+    async def act(context: AttemptContext) -> str:
+        assert context.environment is not None
+        await context.environment.call("bash", {"command": "touch done; sed -i /^nobody/d /etc/passwd"})
+        return "ended"
+
+    result = await run(str(tmp_path / "set"), agent=act, output_dir=str(tmp_path / "runs"))
+    lines = (result.folder / ATTEMPTS).read_text().splitlines()
+    statuses = {record["task_id"]: record["status"] for record in map(json.loads, lines)}
+    assert statuses == {"tests": Status.CRASHED, "hook": Status.CRASHED, "none": Status.PASSED}

@@ -307,7 +307,7 @@ async def test_two_attempts_with_services_take_turns_if_the_memory_is_for_one(
 
         async def attempt() -> None:
             async with open_container(*describe(small, task)):
-                seen.append(small._used_mb)
+                seen.append(small._budget.used_mb)
 
         await asyncio.gather(attempt(), attempt())
     # `prepare` names no limit, so it has that of the run.

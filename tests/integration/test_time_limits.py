@@ -12,17 +12,15 @@ from contextlib import contextmanager
 import pytest
 import pytest_asyncio
 from case_checks import check_together
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.errors import SandboxError
 from harness.environments.python.client import InputRun, run_calls, run_on_inputs, run_tests
 from harness.environments.python.guest.testing_job import TestJob
 from harness.sandbox.backends.docker.backend import DockerBackend
+from harness.sandbox.guest.durations import MOST_PATIENCE
 from harness.sandbox.guest.jobs import BUSY
-from harness.sandbox.guest.waiting import MOST_PATIENCE
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -120,11 +118,6 @@ time.sleep(60)
 os.execv("/bin/sh", ["sh", "-c", "while :; do (i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done); done"])
 """,
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -8,13 +8,14 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browsers import needs_browser
+from browsers import Open, needs_browser
 from effort import THOROUGH
 from playwright.sync_api import Browser, Page, expect
 from viewer_fixtures import (
@@ -88,13 +89,12 @@ CONVERSATION = (
 
 @dataclass
 class Viewer:
-    """A viewer that is open in a browser, and everything in it that must not happen."""
+    """A viewer that is open in a browser."""
 
     page: Page
     root: str
     # The answers that are expected to fail, of which Chromium writes a line to the console.
     allowed: tuple[str, ...] = ()
-    faults: list[str] = field(default_factory=list)
 
     def go(self, place: str) -> None:
         """Open a place of the viewer, and wait until it is shown."""
@@ -129,44 +129,28 @@ def runs(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def open_viewer(
-    browser: Browser, runs: Path, *, width: int = 1400, scheme: str = "light"
-) -> Iterator[Viewer]:
+def open_viewer(page: Page, open_page: Open, runs: Path, **looks: Any) -> Iterator[Viewer]:
     """Yield the open viewer. Raises AssertionError for an error in it, or a request to anywhere else."""
     with serve_viewer(runs) as address:
         origin = "{0.scheme}://{0.netloc}/".format(urlsplit(address))
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if scheme == "dark" else "light"
-        )
-        page = context.new_page()
-        viewer = Viewer(page, address.partition("?")[0])
-        page.on("console", lambda message: viewer.faults.append(message.text))
-        page.on("pageerror", lambda error: viewer.faults.append(str(error)))
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith(origin) else viewer.faults.append(request.url),
-        )
-        page.goto(address)
-        expect(page.locator("#main")).to_have_attribute("aria-busy", "false")
-        try:
+        with open_page(address, (origin,), **looks) as faults:
+            viewer = Viewer(page, address.partition("?")[0])
+            expect(page.locator("#main")).to_have_attribute("aria-busy", "false")
             yield viewer
-            faults = [fault for fault in viewer.faults if not fault.startswith(viewer.allowed or "\0")]
-            assert faults == []
-        finally:
-            context.close()
+            assert [fault for fault in faults if not fault.startswith(viewer.allowed or "\0")] == []
 
 
 @pytest.fixture
-def viewer(browser: Browser, runs: Path) -> Iterator[Viewer]:
-    with open_viewer(browser, runs) as viewer:
+def viewer(page: Page, open_page: Open, runs: Path) -> Iterator[Viewer]:
+    with open_viewer(page, open_page, runs) as viewer:
         yield viewer
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
-    browser: Browser, runs: Path, width: int, scheme: str
+    page: Page, open_page: Open, runs: Path, width: int, scheme: str
 ) -> None:
-    with open_viewer(browser, runs, width=width, scheme=scheme) as viewer:
+    with open_viewer(page, open_page, runs, width=width, scheme=scheme) as viewer:
         for name, place in PLACES.items():
             viewer.go(place)
             assert viewer.page.evaluate("document.documentElement.scrollWidth") <= width, name
@@ -276,9 +260,9 @@ def test_the_grid_has_a_row_for_each_task_in_order_and_leads_to_its_page(viewer:
 
 @pytest.mark.parametrize("width", [360, 1600])
 def test_the_runs_have_and_are_sorted_by_cost_duration_and_start(
-    browser: Browser, runs: Path, width: int
+    page: Page, open_page: Open, runs: Path, width: int
 ) -> None:
-    with open_viewer(browser, runs, width=width) as viewer:
+    with open_viewer(page, open_page, runs, width=width) as viewer:
         for head in ("cost", "duration", "started", "rate"):
             viewer.page.locator(".runs thead").get_by_role("button", name=head, exact=True).click()
             expect(viewer.page.locator(f".runs th.{head}")).to_have_attribute("aria-sort", re.compile("."))

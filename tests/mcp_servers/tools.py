@@ -29,7 +29,7 @@ def fill(characters: int) -> str:
 @server.tool()
 def submit(answer: str) -> str:
     """Have the name of a tool of harness."""
-    return f"this is no submission: {answer}"
+    return f"this is not a submission: {answer}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,9 +97,37 @@ def read_imports(package: Path) -> dict[str, set[str]]:
     return imports
 
 
+def list_faults(package: Path) -> list[str]:
+    """Return a line for each circle of imports, and for each name that is imported through another module."""
+    imports = read_imports(package)
+    circles = [" and ".join(sorted(group)) for group in _find_cycles(imports) if len(group) > 1]
+    return [f"{circle} import each other" for circle in circles] + list(_list_detours(package, imports))
+
+
 def count_files_with(package: Path, word: str) -> int:
     """Return how many files of a tree name a word, such as the key of a setting."""
     return sum(word in path.read_text() for path in list_files(package))
+
+
+def _list_detours(package: Path, modules: Collection[str]) -> Iterator[str]:
+    trees = {_name_module(path, package): ast.parse(path.read_text()) for path in list_files(package)}
+    taken = {
+        (name, alias.asname or alias.name): module
+        for name, tree in trees.items()
+        for module, alias in _list_names(tree.body, package.name)
+    }
+    for name, tree in trees.items():
+        for module, alias in _list_names(ast.walk(tree), package.name):
+            origin = taken.get((module, alias.name))
+            if origin is not None and f"{module}.{alias.name}" not in modules:
+                yield f"{name} imports {alias.name} from {module}, which has it from {origin}"
+
+
+def _list_names(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, ast.alias]]:
+    """Yield each name that a module takes from another one of the package, after the name of that one."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{package}."):
+            yield from ((str(node.module), alias) for alias in node.names)
 
 
 def _name_module(path: Path, package: Path) -> str:

@@ -1,6 +1,7 @@
 """Measure the house: `make measure` prints its size, its shape and the walks through it, beside the goals.
 
-`--no-walks` leaves out what needs an engine. `--json` prints the figures for other programs.
+`--no-walks` leaves out what needs an engine. `--json` prints the figures for other programs. `--check` prints
+circles and detours of imports instead, and fails if there are any.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from house import count_files_with, measure_shape, measure_size
+from house import count_files_with, list_faults, measure_shape, measure_size
 from walks import KEY, walk_all
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make measure", description=__doc__)
     parser.add_argument("--no-walks", action="store_true", help="leave out what needs an engine")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--check", action="store_true", help="fail for circles and detours of imports")
     options = parser.parse_args()
+    if options.check:
+        faults = list_faults(ROOT / "harness")
+        parser.exit(1 if faults else 0, "".join(f"{fault}\n" for fault in faults))
     figures = measure_house() | ({} if options.no_walks else measure_walks())
     if options.json:
         print(json.dumps(figures, indent=1))

@@ -101,7 +101,7 @@ def be_pytest(folder: Path, report: Path, nodes: Sequence[str]) -> None:
 
 
 def read_report(path: Path) -> Outcome:
-    """Return the outcome in pytest's report. A test whose set-up fails is broken, which is no verdict."""
+    """Return the outcome in pytest's report. A test whose set-up fails is broken, which is not a verdict."""
     passed = failed = broken = 0
     seconds = 0.0
     for case in ElementTree.parse(path).iter("testcase"):

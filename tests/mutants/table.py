@@ -28,7 +28,8 @@ SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/back
 HARDENING = "harness/sandbox/backends/hardening.py"
 WORKING_TIME, POOL = "harness/runs/working_time.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
-SANDBOX, RESULTS = "harness/sandbox/sandbox.py", "harness/environments/python/client.py"
+SANDBOX, CALLS = "harness/sandbox/sandbox.py", "harness/sandbox/guest_calls.py"
+RESULTS = "harness/environments/python/client.py"
 JUDGES = "harness/environments/os/grader.py"
 GUEST = "harness/sandbox/guest"
 PYTHON_CLIENT = "harness/environments/python/client.py"
@@ -175,9 +176,9 @@ OTHERS = (
         f"{POOLS}::test_a_sandbox_of_other_settings_is_not_shared",
     ),
     (
-        POOL,
-        "(self._max_sandboxes is None or count <= self._max_sandboxes) and memory_mb <= self._memory_mb",
-        "self._max_sandboxes is None or count <= self._max_sandboxes",
+        "harness/sandbox/budget.py",
+        "return not is_many and self.used_mb + memory_mb <= self.memory_mb",
+        "return not is_many",
         f"{POOLS}::test_memory_bounds_how_many_sandboxes_live",
     ),
     (
@@ -217,19 +218,19 @@ OTHERS = (
         f"{DOUBT}::test_a_program_that_has_left_a_mark_marks_its_sandbox",
     ),
     (
-        SANDBOX,
+        CALLS,
         "self.clean = False\n            raise\n",
         "raise\n",
         f"{DOUBT}::test_an_abandoned_request_puts_a_sandbox_in_doubt",
     ),
     (
-        SANDBOX,
+        CALLS,
         "except SandboxUnresponsive:\n            self.clean = False\n",
         "except SandboxUnresponsive:\n",
         f"{DOUBT}::test_a_guest_that_does_not_answer_puts_a_sandbox_in_doubt",
     ),
     (
-        SANDBOX,
+        CALLS,
         "self.clean = False\n        if self._disk is not None and await self._disk.is_over():",
         "if self._disk is not None and await self._disk.is_over():",
         f"{DOUBT}::test_a_lost_guest_puts_a_sandbox_in_doubt",

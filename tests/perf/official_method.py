@@ -211,7 +211,7 @@ def _without_guard(program: str) -> str:
         if isinstance(last, ast.If) and ast.unparse(last.test) == MAIN_GUARD:
             return "\n".join(map(ast.unparse, (*tree.body[:-1], *last.body)))
     except Exception:
-        pass  # A program that is no Python fails later.
+        pass  # A program that is not Python fails later.
     return program
 
 

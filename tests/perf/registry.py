@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import acting
 import command_start
+import dispatched
+import forked
 import further_sample
 import humaneval_runs
 import large_run
@@ -52,6 +54,8 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     *worlds.MEASUREMENTS,
     *stored_attempts.MEASUREMENTS,
     *viewed_attempts.MEASUREMENTS,
+    *dispatched.MEASUREMENTS,
+    *forked.MEASUREMENTS,
     *ray_runs.MEASUREMENTS,
     *large_run.MEASUREMENTS,
     *service_runs.MEASUREMENTS,

@@ -43,7 +43,6 @@ from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.programs import BROKE_PROTOCOL, grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -218,11 +217,6 @@ class Ground:
                 Sandbox.open("python", backend=DockerBackend(self._client), limits=limits)
             )
         return self._sandbox
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

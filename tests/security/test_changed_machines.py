@@ -14,17 +14,11 @@ from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import CHANGED_WORLD, StateChecks, grade_state
 from harness.environments.os.scripts import Script
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 
 THINGS = "mkdir /root/things; touch /root/things/a /root/things/b /root/things/c"
 COUNT = "ls /root/things | wc -l"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from harness.environments.os.checks.judgement import judge_check
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import StateChecks, grade_state
 from harness.environments.os.scripts import Script, run_script
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(240)]
 
@@ -42,11 +41,6 @@ FORGED_SQUARES = (
     "kill -9 $PPID",
     "echo 9",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.fixture

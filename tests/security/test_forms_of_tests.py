@@ -14,14 +14,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import yaml
-from docker import APIClient
 
 from harness.core.types import ProgramTests, Submission
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.python.client import run_on_inputs, run_tests
 from harness.environments.python.steering import find_steering
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox
 
@@ -78,8 +76,7 @@ def test_a_class_of_the_program_needs_its_own_sandbox() -> None:
 
 
 @pytest_asyncio.fixture
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    build_images(client, ["python"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
     async with Sandbox.open("python", backend=backend, seccomp="strict") as sandbox:
         yield sandbox
 

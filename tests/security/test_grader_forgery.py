@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -92,11 +90,6 @@ FORGERIES = {
         "import socket\nfor fd in sockets(): socket.socket(fileno=os.dup(fd)).shutdown(socket.SHUT_WR)"
     ),
 }
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -229,6 +222,19 @@ async def test_a_child_that_takes_over_the_channel_is_not_heard(sandbox: Sandbox
     """The started process has ended. Its child answers correctly, but too late."""
     program = f"{TOOLS}\nif os.fork(): os._exit(0)\nos.setsid()\ntime.sleep(0.2)\ndef f(x): return x * 2\n"
     assert (await grade(sandbox, program)).status is Status.FAILED
+
+
+async def test_a_name_that_would_catch_failed_assertions_is_not_given_to_the_tests(sandbox: Sandbox) -> None:
+    """A test that expects the program's exception would take its own failure for it."""
+    tests = ProgramTests(
+        statements=("try:\n    assert f(-1) == 0\nexcept Wrong:\n    pass",),
+        exports={"f": "f", "Wrong": "Wrong"},
+    )
+    right = "class Wrong(Exception): pass\ndef f(x): raise Wrong(x)"
+    assert (await grade(sandbox, right, tests)).status is Status.PASSED
+    for kind in ("AssertionError", "BaseException", "(ValueError, (Exception,))"):
+        verdict = await grade(sandbox, f"Wrong = {kind}\ndef f(x): pass", tests)
+        assert verdict.status is Status.FAILED, verdict
 
 
 async def test_arguments_given_back_changed_do_not_change_the_tests(sandbox: Sandbox) -> None:

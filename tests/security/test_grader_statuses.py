@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.core.types import ProgramTests, Status, Submission, Verdict
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -26,11 +24,6 @@ TESTS = ProgramTests(
 # The two places where a program can attack, and the body at the other one.
 AT_LOAD = "{body}\ndef f(x):\n    return x * 2\n"
 IN_CALL = "import os, sys, signal, threading, time\ndef f(x):\n{indented}\n    return x * 3\n"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

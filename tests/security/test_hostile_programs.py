@@ -25,10 +25,11 @@ from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.seccomp import ProfileName
 from harness.sandbox.failures import SandboxOutOfMemory
+from harness.sandbox.guest_calls import GRACE_SECONDS
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.results import ExecResult
-from harness.sandbox.sandbox import FILE_SECONDS, GRACE_SECONDS
+from harness.sandbox.sandbox import FILE_SECONDS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

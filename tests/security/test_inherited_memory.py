@@ -10,12 +10,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import InputRun, run_on_inputs
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -53,8 +51,7 @@ ROUNDS = 4
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    build_images(client, ["python"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
     async with Sandbox.open("python", backend=backend, seccomp="strict", deadline_seconds=600.0) as sandbox:
         yield sandbox
 

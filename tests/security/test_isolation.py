@@ -10,13 +10,11 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from docker import APIClient
 
 from harness import Sandbox
 from harness.environments.python.client import run_tests
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.seccomp import ProfileName
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -266,11 +264,6 @@ def outcome(expression):
         return f"{type(error).__name__}: {error}"[:300]
 print(json.dumps([outcome(expression) for expression in json.loads(EXPRESSIONS)]), flush=True)
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

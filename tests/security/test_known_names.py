@@ -15,14 +15,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from docker import APIClient
 
 from harness import Limits, Sandbox
 from harness.environments.python.client import run_on_inputs
 from harness.sandbox.backends.docker import spec
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.oci import config
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -86,11 +84,6 @@ for group in groups:
     moments.append([moment for moment in times if moment < began])
 print(json.dumps([durations, moments]))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox, load_benchmark
 from harness.audit.attack import AttackFile, include_parts, list_parts
@@ -24,7 +23,6 @@ from harness.environments.python.client import TestReport, run_tests
 from harness.environments.python.programs import grade_program
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -36,8 +34,7 @@ MEMORIES, ORACLES = list_parts("memories"), list_parts("oracles")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    build_images(client, ["python"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
     limits = Limits(cpu_seconds=4, wall_seconds=20, memory_mb=256, processes=64)
     async with Sandbox.open("python", backend=backend, limits=limits, seccomp="strict") as sandbox:
         yield sandbox

@@ -21,18 +21,12 @@ from harness.sandbox.backends.docker import backend as docker_backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.oci.backend import find_container
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
 # The search ends as soon as it has found everything, so only the protected sandboxes take this long.
 SEARCH_SECONDS, STAY_SECONDS = 4.0, 8.0
 LIMITS = Limits(uncounted_sockets=True)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 from effort import THOROUGH
 
 from harness import Sandbox
@@ -21,7 +20,6 @@ from harness.environments.python.programs import grade_program
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -38,8 +36,7 @@ def some_relays(start: int) -> pytest.MarkDecorator:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[Sandbox]:
-    build_images(client, ["python"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
     limits = Limits(cpu_seconds=LIMIT_SECONDS, wall_seconds=40, memory_mb=256, processes=64)
     async with Sandbox.open("python", backend=backend, limits=limits, seccomp="strict") as sandbox:
         yield sandbox

@@ -74,6 +74,20 @@ _EQUAL_TO_ALL = """class Equal:
 def total(counts):
     return Equal()
 """
+# The tool asks a plugin for the word that it prints for each outcome, and for nothing else.
+_OTHER_WORDS = """import atexit, gc, os
+
+
+class Plugin:
+    def pytest_report_teststatus(self, report):
+        return "passed", ".", "PASSED"
+
+
+for each in gc.get_objects():
+    if type(each).__name__ == "PytestPluginManager":
+        each.register(Plugin())
+atexit.register(os._exit, 0)
+"""
 
 
 def _new(path: str, text: str) -> str:
@@ -83,6 +97,10 @@ def _new(path: str, text: str) -> str:
 def _more(path: str, text: str, *, first: bool = False) -> str:
     before = FILES[path]
     return make_diff(path, before, text + before if first else before + text)
+
+
+def _link(path: str, place: str) -> str:
+    return _new(path, place).replace("100644", "120000") + "\n\\ No newline at end of file\n"
 
 
 _PLUGIN = _new("stock/forge.py", _FORGED_REPORTS)
@@ -161,6 +179,55 @@ FORGERIES = (
         True,
     ),
     ("a value that equals all", "total", _more("stock/counting.py", _EQUAL_TO_ALL), True),
+    (
+        "a value that equals all data",
+        "total",
+        _more("stock/counting.py", _EQUAL_TO_ALL.replace("True", "type(other) is not object")),
+        True,
+    ),
+    (
+        "a text that equals all texts",
+        "initials",
+        _more(
+            "stock/labels.py",
+            "class Text(str):\n    __hash__ = str.__hash__\n"
+            "    def __eq__(self, other): return type(other) is str\n"
+            "    def __ne__(self, other): return False\ndef initials(name): return Text()\n",
+        ),
+        True,
+    ),
+    (
+        "failures that are expected",
+        "total",
+        _more(_INIT, "import builtins, pytest\nbuiltins.AssertionError = pytest.xfail.Exception\n"),
+        True,
+    ),
+    ("another word for failures", "total", _more(_INIT, _OTHER_WORDS), True),
+    ("settings of tox", "total", _PLUGIN + _new("tox.ini", "[pytest]\naddopts = -p stock.forge\n"), True),
+    ("hidden settings", "total", _PLUGIN + _new(".pytest.ini", "[pytest]\naddopts = -p stock.forge\n"), True),
+    ("a link to a conftest", "total", _PLUGIN + _link("conftest.py", "stock/forge.py"), True),
+    (
+        "a conftest with a quoted name and line ends of Windows",
+        "total",
+        _new("conftest.py", _FORGED_REPORTS.replace("\n", "\r\n")).replace(
+            "b/conftest.py", '"b/con\\146test.py"'
+        ),
+        True,
+    ),
+    (
+        "a file outside of the repository",
+        "total",
+        _PLUGIN + _new("../usr/lib/python3/dist-packages/forge.pth", _LOADS_PLUGIN),
+        False,
+    ),
+    (
+        "a file behind a link",
+        "total",
+        _PLUGIN
+        + _link("stock/lib", "/usr/lib/python3/dist-packages")
+        + _new("stock/lib/forge.pth", _LOADS_PLUGIN.replace("\n", ";", 1)),
+        False,
+    ),
 )
 
 

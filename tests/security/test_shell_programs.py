@@ -14,7 +14,6 @@ from harness.core.errors import SandboxError
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.failures import SandboxLimitReached
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -47,11 +46,6 @@ class Grounds:
         with contextlib.suppress(SandboxError):
             await self._stack.aclose()
         self._stack = contextlib.AsyncExitStack()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.mark.timeout(600)

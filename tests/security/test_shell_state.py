@@ -18,18 +18,12 @@ from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import Machine, OsSetup, open_machine
 from harness.environments.os.grader import PASS_UNTOUCHED, StateChecks, grade_state
 from harness.environments.os.scripts import Script, run_script
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 
 # Each case has two or three machines, and waits for their commands most of the time.
 AT_ONCE = 3
 TRIED = [name for name, attack in ATTACKS.items() if THOROUGH or attack.repeats is None]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from docker import APIClient
 
 from harness import Sandbox
 from harness.audit.attack_kinds import ProgramAttack
@@ -16,7 +15,6 @@ from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.python.client import run_on_inputs
 from harness.environments.python.stdin_programs import StdinTest, StdinTests, grade_stdin
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -34,11 +32,6 @@ OWN = [
     for attack in list_attacks_on("StdinTests")
     if isinstance(attack, ProgramAttack) and not attack.name.endswith("-on-stdin")
 ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["python"], notify=print)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

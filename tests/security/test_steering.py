@@ -17,7 +17,6 @@ from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.guest.apart import RESERVED
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
@@ -64,8 +63,7 @@ print(sorted({int(line.split()[4]) for line in open("/proc/self/status") if line
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def sandbox(client: APIClient, backend: DockerBackend) -> AsyncIterator[RootSandbox]:
-    build_images(client, ["os"], notify=print)
+async def sandbox(backend: DockerBackend) -> AsyncIterator[RootSandbox]:
     async with RootSandbox.open("os", backend=backend, limits=LIMITS) as sandbox:
         await sandbox.open_shell()
         yield sandbox

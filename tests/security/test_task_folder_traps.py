@@ -112,7 +112,7 @@ _HIDDEN = ("tests", "solution", *(f"steps/{s}/{p}" for s in ("one", "two") for p
 async def test_files_that_cannot_be_carried_earn_nothing(
     pool: SandboxPool, image: str, tmp_path: Path
 ) -> None:
-    """A right answer beside such files does not count, and the attempt is no fault of ours."""
+    """A right answer beside such files does not count, and the attempt is not a fault of ours."""
     folder = write_task(tmp_path, image)
     cases = {
         "more names than a listing holds": "mkdir d; cd d; p=$(printf 'n%.0s' $(seq 200)); "

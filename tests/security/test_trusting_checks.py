@@ -11,16 +11,10 @@ from harness.environments.base import EnvironmentContext
 from harness.environments.os.environment import OsSetup, open_machine
 from harness.environments.os.grader import NO_ANSWER, UNREADABLE_FILES, StateChecks, grade_state
 from harness.environments.os.scripts import Script
-from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 
 CONTAINED = "from sys import argv\nexit(0 if argv[1].strip() in argv[2].strip() else 1)"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def image(client: APIClient) -> None:
-    build_images(client, ["os"], notify=print)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from harness.runs.agents import AgentError, AttemptContext, attempt_access, sett
 from harness.runs.agents.attempt_access import open_access
 from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.execute import execute
+from harness.runs.executors.local import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore

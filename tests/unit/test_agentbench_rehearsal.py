@@ -31,7 +31,7 @@ def test_a_reference_whose_sql_fails_is_not_sound() -> None:
 
 
 def test_a_published_hash_of_the_unchanged_table_shows_that_the_sql_failed_there() -> None:
-    assert "hash is that of the unchanged table" in str(why_unsound(state(BEFORE), MADE))
+    assert "hash belongs to the unchanged table" in str(why_unsound(state(BEFORE), MADE))
 
 
 def test_a_reference_that_rightly_changes_nothing_is_sound() -> None:

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import pytest
 from case_checks import each_case
+from effort import THOROUGH
 
 from harness.audit.attack import Attack, Kind
 from harness.audit.suite import list_attacks_on
@@ -74,10 +75,10 @@ async def test_no_attack_passes_as_the_short_answer(name: str, attack: Attack) -
 
 
 async def withstands(name: str, attack: Attack) -> None:
-    """Assert that no sample of the attack passes any task."""
+    """Assert that no sample of the attack passes a task."""
     benchmark = load_benchmark(name, data="bundled")
-    tasks = benchmark.tasks[:1] if attack.kind is Kind.EXHAUSTING else benchmark.tasks
-    for task in tasks:
+    number = 1 if attack.kind is Kind.EXHAUSTING else len(benchmark.tasks) if THOROUGH else 5
+    for task in benchmark.tasks[:number]:
         for sample in range(attack.samples):
             submission = await attack.hand_in(benchmark, task, sample, None)
             found = await verdict(benchmark.references[task.id].target, submission.text)

@@ -27,7 +27,7 @@ from harness.runs import attempt, model_parts
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.execute import execute
+from harness.runs.executors.local import execute
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.plan import PlannedAttempt

@@ -80,3 +80,10 @@ def test_an_audit_refuses_a_model_as_the_judge() -> None:
     )
     with pytest.raises(UsageError, match="an audit asks no model"):
         plan_audit(config, 1, notify=lambda _line: None)
+
+
+def test_only_tasks_with_images_of_their_own_read_how_these_are_made() -> None:
+    config = RunConfig(benchmark="swebench-verified", data="bundled", base_images={"*": "packages"})
+    assert plan_audit(config, 1, notify=lambda text: None).config.base_images == {"*": "packages"}
+    with pytest.raises(UsageError, match="'mbpp' does not read --base-image"):
+        plan_audit(config.model_copy(update={"benchmark": "mbpp"}), 1, notify=lambda text: None)

@@ -139,7 +139,7 @@ def test_manners_of_checks_and_quarantined_and_weak_tasks_are_listed() -> None:
     assert ["programs", "judged", "as", "data", "1", "t/3"] in lines
     assert any(line[:2] == ["t/4", "its"] for line in lines)
     assert any(line[:3] == ["t/5", "line", "1:"] for line in lines)
-    assert found.sound, "a quarantined task is no fault of the grader"
+    assert found.sound, "a quarantined task is not a fault of the grader"
 
 
 def test_an_audit_that_leaves_a_container_is_not_sound() -> None:

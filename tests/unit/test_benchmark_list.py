@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.benchmarks import definitions
 from harness.reports import benchmarks
-from harness.reports.benchmarks import print_benchmarks
+from harness.reports.benchmarks import facts_json, print_benchmarks
 
 LISTED = [definition for _, definition in sorted(definitions().items())]
 
@@ -20,7 +20,7 @@ def list_in(monkeypatch: pytest.MonkeyPatch, width: int) -> list[str]:
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, markup=False, highlight=False)
     monkeypatch.setattr(benchmarks, "open_console", lambda _: console)
-    print_benchmarks(LISTED, stream=stream)
+    print_benchmarks(facts_json(LISTED), stream=stream)
     return stream.getvalue().splitlines()
 
 

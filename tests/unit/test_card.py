@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from harness.cli.app import app
 from harness.core.errors import UsageError
-from harness.reports.card import list_differences, read_card
+from harness.reports.card import list_differences, name_result, read_card
 
 
 def invoke(*arguments: str | Path) -> Result:
@@ -28,16 +28,18 @@ def make_card(folder: Path, agent: str, *options: str | Path) -> Path:
 
 def test_a_card_has_each_benchmark_and_its_conditions(tmp_path: Path) -> None:
     page, text = tmp_path / "card.html", tmp_path / "card.md"
-    sets = ("-b", "aime2025", "-b", "bbh", "--n-samples", "2", "-o", page, "-o", text)
-    card = read_card(make_card(tmp_path, "oracle", *map(str, sets)))
-    assert [(each.benchmark, each.rate, each.attempts) for each in card.results] == [
-        ("aime2025", 1.0, 12),
-        ("bbh", 1.0, 12),
+    names = ("aime2025", "bbh", "gpqa-diamond", "gsm8k", "mmlu-pro")
+    sets = [word for name in names for word in ("-b", name)]
+    card = read_card(make_card(tmp_path, "oracle", *sets, "--n-samples", "2", "-o", page, "-o", text))
+    assert [(each.benchmark, each.rate, each.attempts == 2 * each.tasks) for each in card.results] == [
+        (name, 1.0, True) for name in names
     ]
     assert all("maj@2" in each.figures and each.is_bundled and each.low for each in card.results)
     assert "<h2" in page.read_text()
     assert "<script" not in page.read_text()
     assert "| `aime2025` (bundled sample) | 100.0 % (61.0 % to 100.0 %) | 6 | 12 |" in text.read_text()
+    assert "- prompts: `[...] Please reason step by step" in text.read_text()
+    assert all("seconds of an attempt" in each.conditions for each in card.results)
     folders = sorted((tmp_path / "runs").glob("*/"))
     again = invoke("--run", folders[0], "--run", folders[1])
     assert "| `bbh` (bundled sample) | 100.0 %" in again.output
@@ -54,6 +56,22 @@ def test_two_cards_are_compared_by_benchmark(tmp_path: Path) -> None:
         ("bbh", "only on the second card"),
         ("gpqa-diamond", "only on the first card"),
     ]
+
+
+def test_a_set_may_be_listed_again_with_other_options_alone(tmp_path: Path) -> None:
+    sets = tmp_path / "sets.yaml"
+    sets.write_text("- gpqa-diamond\n- {benchmark: gpqa-diamond, options: {shuffle_seed: 3}}\n")
+    card = read_card(make_card(tmp_path, "oracle", "--sets", sets))
+    assert [each.conditions["window"][-1] for each in card.results] == ["0", "3"]
+    assert len({name_result(card, each) for each in card.results}) == len(card.results)
+    sets.write_text("- bbh\n- bbh\n")
+    refused = invoke("--sets", sets, "--data", "bundled", "--agent", "null", "--output-dir", tmp_path / "no")
+    assert "bbh is listed twice" in str(refused.exception)
+    refused = invoke(
+        "-b", "bbh", "-b", "gpqa-diamond", "--option", "shuffle_seed=3", "--output-dir", tmp_path / "no"
+    )
+    assert "bbh has no options" in str(refused.exception)
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_file_that_is_not_a_card_is_refused(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_prompt_that_cannot_be_an_argument_is_an_error_that_names_the_remedy(p
         ({"cmd": "x", "pass_env": ["HOME"]}, "no variable of the harness enters a sandbox"),
         ({"cmd": "x", "where": "host", "image": "tiny"}, "has image, which a program on the host"),
         ({"cmd": "x", "where": "host", "machine": "own"}, "has machine, which a program on the host"),
-        ({"cmd": "x", "submission": "submit", "submission_file": "y"}, "of which one counts"),
+        ({"cmd": "x", "submission": "submit", "submission_file": "y"}, "only one counts"),
         ({"cmd": "x", "where": "host", "submission_file": "/etc/x"}, "not below the folder"),
         ({"cmd": "x", "where": "host", "submission_file": "a/../../x"}, "not below the folder"),
         ({"cmd": "x", "env": {"A=B": ""}}, "not 'A=B'"),

@@ -357,9 +357,9 @@ def test_runs_of_other_benchmarks_and_runs_that_are_named_twice_are_refused(tmp_
 
 BROKEN: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a later schema": ({"schema_version": 9}, "has schema_version 9"),
-    "a plan that is no number": ({"planned": ("many", 1)}, "planned.tasks"),
+    "a plan that is not a number": ({"planned": ("many", 1)}, "planned.tasks"),
     "a plan that fits no memory": ({"planned": (10**15, 1)}, "must be at most"),
-    "attempts that are no number": ({"config": {"n_samples": -1}}, "n_samples"),
+    "attempts that are not a number": ({"config": {"n_samples": -1}}, "n_samples"),
 }
 
 

@@ -71,6 +71,17 @@ def test_figures_stand_side_by_side_and_unknown_ones_are_named(small: Comparison
     assert shown["tokens in"] == ("3,000 (1,000 each)", "2,000 (1,000 each)", "+0 % each")
 
 
+def test_replies_that_ended_at_the_token_limit_are_shown_beside_the_rate(small: Comparison) -> None:
+    cut = replace(
+        small, candidate=replace(small.candidate, usage={**small.candidate.usage, "cut_replies": 4})
+    )
+    label = "replies cut off"
+    found = [
+        [figure.candidate for figure in list_figures(each) if figure.label == label] for each in (small, cut)
+    ]
+    assert found == [[], ["4 (2 each)"]]
+
+
 def test_the_table_names_the_changed_tasks(small: Comparison) -> None:
     lines = render(small, "table").splitlines()
     assert lines[lines.index("gained (1)") + 1] == "  y"

@@ -78,6 +78,33 @@ def test_short_and_long_forms_mean_the_same(read: Read) -> None:
     assert short.order() == long.order() == ["web", "main"]
 
 
+def test_anchors_merges_and_files_of_variables_are_filled_in(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "task/environment/web.env").write_text(
+        "# a comment\nexport A=file\nB='$HOME # x'\nC=\"a b\" # why\nD=${GIVEN} # why\nGIVEN\n\n"
+    )
+    compose = read("""
+x-common: &common
+  image: a
+  restart: always
+  environment: &variables {A: common, E: 1}
+services:
+  one: {<<: *common, restart: "no", env_file: [web.env, {path: gone, required: false}]}
+  two: {<<: [*common], environment: {<<: *variables, A: two}}
+  three: *common
+""")
+    one, two, three = (compose.services[name] for name in ("one", "two", "three"))
+    assert one.environment == {
+        "A": "common",
+        "B": "$HOME # x",
+        "C": "a b",
+        "D": "a value",
+        "GIVEN": "a value",
+        "E": "1",
+    }
+    assert two.environment == {"A": "two", "E": "1"}
+    assert (one.restart, two.restart, three.restart, three.image) == ("no", "always", "always", "a")
+
+
 def test_everything_else_is_refused_by_its_line(read: Read) -> None:
     web = "services:\n  web:\n    image: a\n"
     wrong = []
@@ -89,7 +116,7 @@ def test_everything_else_is_refused_by_its_line(read: Read) -> None:
                 *(("devices", "[/dev/kvm]"), ("pid", "host"), ("ipc", "host"), ("extra_hosts", "['a:1']")),
                 *(("security_opt", "[seccomp:unconfined]"), ("secrets", "[a]"), ("volumes_from", "[main]")),
                 *(("tty", "true"), ("stdin_open", "true"), ("sysctls", "[a=1]"), ("userns_mode", "host")),
-                *(("cgroup_parent", "/"), ("runtime", "runc"), ("unknown", "1"), ("env_file", "a")),
+                *(("cgroup_parent", "/"), ("runtime", "runc"), ("unknown", "1"), ("configs", "[a]")),
             )
         ),
         (f"{web}    volumes: [/var/run/docker.sock:/s]\n", "is not a file or a folder in environment/"),
@@ -131,7 +158,22 @@ def test_everything_else_is_refused_by_its_line(read: Read) -> None:
         ("services:\n  main: {user: root}\n", ":2: field 'services.main.user': is not supported for main"),
         ("services:\n  main: {command: [run, x]}\n", "is not supported for main, whose process only waits"),
         ("a: b\n", ":1: needs services"),
-        ("services: &a {web: *a}\n", "anchors"),
+        ("services: &a {web: *a}\n", "has no anchor before it"),
+        (
+            f"{web}    env_file: ../tests/test.sh\n",
+            "'services.web.env_file': '../tests/test.sh' is not a file",
+        ),
+        (f"{web}    env_file: [{{path: gone}}]\n", "'services.web.env_file': 'gone' is not a file"),
+        (
+            f"x-0: &a0 [{', '.join('a' * 100)}]\n"
+            + "".join(f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 100)}]\n" for n in (1, 2))
+            + web,
+            "more than 100,000 values",
+        ),
+        (
+            "x-0: &a0 [a]\n" + "".join(f"x-{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 40)) + web,
+            "levels deep",
+        ),
     ):
         try:
             read(text)

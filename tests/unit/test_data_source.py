@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
+from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.data.cache import read_cached_rows, write_cached_rows
 from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import load_rows
 from harness.benchmarks.data.splits import SplitFiles
-from harness.core.errors import DataError, UsageError
+from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 
 HUB = HubDataset("owner/name", "config", "test+train")
@@ -194,3 +195,24 @@ def test_a_folder_that_cannot_be_written_is_refused_with_a_remedy(tmp_path: Path
     with pytest.raises(DataError) as caught:
         write_cached_rows(tmp_path / "file" / "kept.jsonl", ROWS, ORIGIN)
     assert "HARNESS_DATA" in (caught.value.hint or "")
+
+
+def test_every_bundled_benchmark_runs_without_an_option_for_its_data() -> None:
+    notes: list[str] = []
+    unusable = []
+    for name, definition in definitions().items():
+        if definition.bundled is None:
+            continue
+        try:
+            load_benchmark(name, notify=notes.append)
+        except HarnessError as error:
+            unusable.append(f"{name}: {error}")
+    assert unusable == []
+    assert "THIS IS NOT BBH: bbh is not on the hub." in " ".join(notes)
+
+
+def test_a_category_by_any_name_is_answered_with_its_filter() -> None:
+    for name, category in {"os": "os", "dbbench": "db", "Card Game": "card", "ltp": "lateral"}.items():
+        with pytest.raises(UsageError) as refused:
+            load_benchmark(name)
+        assert refused.value.hint == f"select it with -b agentbench --filter-category {category}"

@@ -203,3 +203,35 @@ def test_rows_that_are_made_or_gathered_are_one_split(
         monkeypatch.setattr("harness.benchmarks.loading.definition_of", lambda _name, found=definition: found)
         with pytest.raises(UsageError, match="split 'test', and cannot also be 'train'"):
             load_benchmark("livecodebench", data=data, split="train")
+
+
+def test_a_folder_or_archive_with_one_problem_a_file_is_read_in_the_order_of_its_numbers(
+    tmp_path: Path,
+) -> None:
+    def problem(answer: int) -> str:
+        solution = f"It is $\\boxed{{{answer}}}$."
+        return json.dumps({"problem": "?", "level": "Level 1", "type": "Algebra", "solution": solution})
+
+    folder = tmp_path / "MATH"
+    for name, answer in {
+        "train/algebra/1": 7,
+        "test/algebra/10": 3,
+        "test/algebra/9": 2,
+        "test/a/1": 1,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_text(problem(answer))
+    archive = shutil.make_archive(str(tmp_path / "MATH"), "tar", tmp_path, "MATH")
+
+    def read_golds(data: Path | str, split: str = "test") -> dict[str, str | None]:
+        benchmark = load_benchmark("math", data=str(data), split=split)
+        return {task.id: benchmark.references[task.id].expected_output for task in benchmark.tasks}
+
+    ordered = {"math/0": "1", "math/1": "2", "math/2": "3"}
+    assert read_golds(folder) == read_golds(folder / "test") == read_golds(archive) == ordered
+    assert read_golds(folder, "train") == read_golds(archive, "train") == {"math/0": "7"}
+    (folder / "test/a/1.json").write_text("[]")
+    with pytest.raises(DataError, match=r"test/a/1.json.* holds 0 rows, not one object"):
+        read_golds(folder)
+    with pytest.raises(DataError, match="without exactly one file for split 'train'"):
+        read_golds(folder / "test", "train")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from case_checks import each_case
 
 from harness.core.types import Submission
@@ -51,12 +50,12 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), SAME)
+@each_case(("given", "expected"), SAME)
 def test_values_that_mean_the_same_are_the_same(given: list[str], expected: list[str]) -> None:
     assert same_values(given, expected)
 
 
-@pytest.mark.parametrize(("given", "expected"), DIFFERENT)
+@each_case(("given", "expected"), DIFFERENT)
 def test_other_values_are_different(given: list[str], expected: list[str]) -> None:
     assert not same_values(given, expected)
 

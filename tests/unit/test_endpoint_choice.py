@@ -18,7 +18,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("api", "given", "url", "key"),
     [
         (None, None, OPENAI_URL, "OPENAI_API_KEY"),

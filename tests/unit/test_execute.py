@@ -30,7 +30,7 @@ from harness.host.blame import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.execute import execute
+from harness.runs.executors.local import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore

@@ -22,7 +22,7 @@ from harness.host import retries
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.execute import execute
+from harness.runs.executors.local import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore

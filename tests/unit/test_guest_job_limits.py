@@ -19,12 +19,12 @@ from harness.environments.python.guest.input_jobs import InputsJob
 from harness.environments.python.guest.testing_job import Spawners, TestJob
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.sandbox.guest import jobs, processes
+from harness.sandbox.guest.durations import MOST_PATIENCE, find_longest
 from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
 from harness.sandbox.guest.users import User
-from harness.sandbox.guest.waiting import MOST_PATIENCE, find_longest
+from harness.sandbox.guest_calls import GRACE_SECONDS
 from harness.sandbox.limits import Limits
-from harness.sandbox.sandbox import GRACE_SECONDS
 
 WALL_SECONDS = 40.0
 # A limit ends a job no sooner than it states, and at most this many seconds later.

@@ -527,7 +527,7 @@ def test_without_tests_nothing_has_passed() -> None:
 CLASSES: dict[str, Any] = {
     "text": "ValueError",
     "nothing": (),
-    "base that is no name": ([],),
+    "base that is not a name": ([],),
     "no tuple of bases": ("ValueError", ("Own", [0], 1, None)),
     "class without a base": (("Own", (), 1, None),),
     "class that is its own base": (("Own", (0,), 1, None),),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from answer_collection import Case
 from case_checks import each_case
-from effort import QUICK_CHARACTERS, THOROUGH
+from effort import QUICK_CHARACTERS, THOROUGH, one_in_four
 
 from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.environments import grader_of
@@ -39,14 +39,14 @@ async def fails(benchmark: str, reply: str) -> bool:
     return not (await grader.grade(reference.target, submission)).resolved
 
 
-@each_case("benchmark", GOLDS)
+@each_case(("place", "benchmark"), enumerate(GOLDS))
 @each_case("characters", LENGTHS)
-async def test_long_replies_of_one_piece_fail(benchmark: str, characters: int) -> None:
-    for piece in PIECES:
+async def test_long_replies_of_one_piece_fail(place: int, benchmark: str, characters: int) -> None:
+    for piece in one_in_four(PIECES, place):
         assert await fails(benchmark, piece * (characters // len(piece)))
 
 
-@each_case("benchmark", GOLDS)
+@each_case(("place", "benchmark"), enumerate(GOLDS))
 @each_case(
     ("opening", "closing"),
     [
@@ -60,9 +60,10 @@ async def test_long_replies_of_one_piece_fail(benchmark: str, characters: int) -
         ("not ", "1"),
     ],
 )
-async def test_deep_replies_fail(benchmark: str, opening: str, closing: str) -> None:
+async def test_deep_replies_fail(place: int, benchmark: str, opening: str, closing: str) -> None:
     deep = opening * 40_000 + closing * (40_000 if closing in ")]}" else 1)
-    for reply in (deep, f"assert f(1) == {deep}", f"[ANSWER]\n{deep}\n[/ANSWER]"):
+    replies = (deep, f"assert f(1) == {deep}", f"[ANSWER]\n{deep}\n[/ANSWER]")
+    for reply in replies if THOROUGH else (replies[place % 3],):
         assert await fails(benchmark, reply)
 
 

@@ -115,10 +115,10 @@ def test_a_shadow_of_the_path_leads_to_the_same_type() -> None:
         (["get_neighbors(m.a,a.b.c)"], ["m.a"], "is an entity of its question"),
         (["get_neighbors(m.a,a.b.c)"], [], "no gold answer"),
         (["get_relations(m.a)"], ["m.x"], "makes no variable"),
-        (["get_neighbors(#0,a.b.c)"], ["m.x"], "no variable by then"),
-        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["many"], "is no number"),
-        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["99999"], "is no number"),
-        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["9" * 5000], "is no number"),
+        (["get_neighbors(#0,a.b.c)"], ["m.x"], "not a variable by then"),
+        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["many"], "is not a number"),
+        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["99999"], "is not a number"),
+        (["get_neighbors(m.a,a.b.c)", "count(#0)"], ["9" * 5000], "is not a number"),
         (["fly(m.a)"], ["m.x"], "cannot be read"),
         # Each of these doubles the program.
         (["get_neighbors(m.a,a.b.c)", *(f"intersection(#{n},#{n})" for n in range(60))], ["m.x"], "steps"),
@@ -261,7 +261,7 @@ def test_a_blind_agent_rarely_finds_the_answer_of_a_made_question(
 ) -> None:
     targets = list(targets_of(generated(60, 4, tmp_path)))
     assert len(targets) == 60
-    assert blind_rate(targets, policy, 10) <= 0.02
+    assert blind_rate(targets, policy, 10 if THOROUGH else 4) <= 0.02
 
 
 class Knowing(Blind):
@@ -283,12 +283,12 @@ def test_the_names_of_decoys_do_not_show_the_gold(
     # Freebase has a hundred domains, so that most questions have theirs for themselves.
     questions = [
         json.loads(re.sub(r"\b(orchard|signal)\.", rf"\g<1>{place}.", json.dumps(record)))
-        for place, record in enumerate(make_questions(60, 4))
+        for place, record in enumerate(make_questions(40, 4))
     ]
     path.write_text(json.dumps(questions))
     data = path.parent if name == "knowledgegraph" else path
     targets = list(targets_of(load_benchmark("agentbench", data=str(data))))
-    assert len(targets) == 60
+    assert len(targets) == 40
     assert blind_rate(targets, policy, 5 if THOROUGH else 2, Knowing) <= 0.02
 
 
@@ -308,7 +308,7 @@ def published(request: pytest.FixtureRequest, shared_data: Path) -> list[Knowled
 def test_a_blind_agent_rarely_finds_the_answer_of_a_published_question(
     policy: Callable[[Blind], None], published: list[KnowledgeAnswer]
 ) -> None:
-    assert blind_rate(published, policy, 5) <= 0.02
+    assert blind_rate(published, policy, 5 if THOROUGH else 2) <= 0.02
 
 
 def test_the_oracle_solves_every_made_question(tmp_path: Path) -> None:

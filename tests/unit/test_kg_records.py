@@ -207,7 +207,7 @@ def test_a_number_that_no_order_has_a_place_for_is_read(tmp_path: Path, number: 
         ('{"triples": [["a", "b"]]}', "g.jsonl", "a triple is a list"),
         ('{"triples": 1}', "g.jsonl", "needs a list of triples"),
         ('{"task_id": "t", "triples": []}\n{"task_id": "t", "triples": []}', "g.jsonl", "a second time"),
-        ("<a> <b> c .", "g.nt", "no triple of N-Triples"),
+        ("<a> <b> c .", "g.nt", "not a triple of N-Triples"),
         ("x", "g.csv", "not a known graph file"),
     ],
 )

@@ -122,9 +122,7 @@ def test_a_benchmark_without_options_refuses_them() -> None:
         load_benchmark("mbpp", data="bundled", release="v1")
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"), [(True, "report"), (False, "off"), ("off", "off"), ("verdict", "verdict")]
-)
+@each_case(("given", "meant"), [(True, "report"), (False, "off"), ("off", "off"), ("verdict", "verdict")])
 def test_strict_compatibility_reaches_the_target(given: object, meant: str) -> None:
     loaded = load_benchmark("livecodebench", data="bundled", strict_compat=given)
     found = {

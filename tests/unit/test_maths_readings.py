@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from case_checks import each_case
+from effort import one_in_four
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -218,8 +219,8 @@ def test_every_text_is_read_or_refused(answer: str, gold: str) -> None:
 
 
 @pytest.mark.timeout(60)
-@each_case("gold", ["5", "(1,2)", "25_{6}"])
-def test_long_runs_of_one_piece_are_read_or_refused(gold: str) -> None:
-    for piece in PIECES:
+@each_case(("place", "gold"), enumerate(["5", "(1,2)", "25_{6}", "x"]))
+def test_long_runs_of_one_piece_are_read_or_refused(place: int, gold: str) -> None:
+    for piece in one_in_four(PIECES, place):
         found = read_answer(gold, (piece * MAX_MATHS_CHARACTERS)[:MAX_MATHS_CHARACTERS])
         assert found is None or len(found.answers) <= MAX_EXPRESSIONS, piece

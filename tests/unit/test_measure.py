@@ -42,6 +42,15 @@ def test_the_longest_chain_counts_a_cycle_once(package: Path) -> None:
     assert (shape.longest_chain, shape.modules_in_cycles, shape.floors) == (3, 2, 2)
 
 
+def test_circles_and_detours_are_faults(package: Path) -> None:
+    (package / "detour.py").write_text("from made_up.far import value\n")
+    (package / "far.py").write_text("from made_up.room.bottom import value\n")
+    assert house.list_faults(package) == [
+        "made_up.one and made_up.other import each other",
+        "made_up.detour imports value from made_up.far, which has it from made_up.room.bottom",
+    ]
+
+
 def test_attacks_count_apart(package: Path) -> None:
     size = house.measure_size(package)
     assert (size.files, size.lines, size.small_files) == (7, 10, 7)

@@ -1,4 +1,4 @@
-"""A hundred command lines with a mistake: each has a message and the next step, and none has a traceback."""
+"""Command lines with a mistake: each has a message and the next step, and none has a traceback."""
 
 from __future__ import annotations
 
@@ -36,10 +36,24 @@ MISTAKES = {
     "run -b human-eval": "humaneval",
     "run -b mbpp,humaneval": "-b mbpp -b humaneval",
     "run -b mbpp -b mbpp": "given twice",
-    "run -b swebench": "agentbench",
+    "run -b swebench": "swebench-verified",
+    "run -b gpqa": "gpqa-diamond",
+    "completion bash": "--install-completion",
     "run -b os": "--filter-category os",
     "run -b my.yaml": "my.yaml",
     "run -b my_benchmark.py": "my_benchmark.py",
+    "run -b my tasks": "quote",
+    "run -b empty": "task.toml",
+    "run -b 'my tasks'": "my tasks: holds no task folder",
+    "run -b 'aufgaben ü'": "aufgaben ü: holds no task folder",
+    "run -b nowhere/tasks": "no such folder",
+    "run -b toml": "bad/task.toml:2: is not TOML",
+    "run -b kind": "one/task.toml:3: field 'agent.timeout_sec': must be a number, not \"an hour\"",
+    "run -b half": "write the prompt",
+    "run -b tasks/hello/task.toml": "name its folder",
+    "run -b tasks --build-ca nowhere.pem": "nowhere.pem is not a file",
+    "run -b own.yaml": "did you mean 'tags'?",
+    "run -b bench.py": "SyntaxError",
     "run --bench mbpp": "--benchmark",
     "run --task mbpp": "-b mbpp",
     # Options.
@@ -53,6 +67,12 @@ MISTAKES = {
     "run -b mbpp --data bundled --temperature 0.2": "model",
     "run -b mbpp --data bundled --timeout-seconds 5": "180",
     "run -b mbpp --data bundled --timeout-seconds 86400": "600",
+    "run -b mbpp --data bundled --timeout-seconds 5m": "without a unit",
+    "run -b mbpp --data bundled --fail-under 80%": "from 0 to 1: 0.8",
+    "run -b mbpp --data bundled --run-budget cost": "cost=5",
+    "run -b mbpp --data bundled --base-image ubuntu": "'*=packages'",
+    "run -b mbpp --data bundled --option protocol=fc": "mbpp has no options, such as 'protocol'",
+    "run -b agentbench --data bundled --option protocol=function": "'own', 'fc' or 'v0.2'",
     "run -b mbpp --data bundled --k 5": "--n-samples",
     "run -b mbpp --data bundled --k 0": "at least 1",
     "run -b mbpp --data bundled --n-samples 0": "at least 1",
@@ -89,6 +109,7 @@ MISTAKES = {
     "run -b mbpp --data bundled --agent gpt-5": "--model",
     "run -b mbpp --data bundled --agent chat": "--model",
     "run -b mbpp --data bundled --agent agent.py": "agent.py",
+    "run -b mbpp --data bundled --agent lost.py": "install the package that has the module nonesuch",
     "run -b mbpp --data bundled --agent predictions": "--samples",
     "run -b mbpp --data bundled --agent command": "cmd",
     "run -b mbpp --data bundled --agent oracle --model m": "chat",
@@ -107,6 +128,9 @@ MISTAKES = {
     "run -c tabs.yaml": "tabs.yaml:",
     "run -c list.yaml": "keys and values",
     "run -c kind.yaml": "whole number",
+    "run -c colon.yaml": "colon.yaml:2: is not YAML",
+    "run -c unit.yaml": '180 to 600 whole seconds, not "5m"',
+    "run -c loop.yaml": "leads back to the file itself",
     "run mbpp.json": "-b",
     "config validate": "FILE",
     "config show nowhere.yaml": "nowhere.yaml",
@@ -117,6 +141,11 @@ MISTAKES = {
     "grade -b mbpp --data bundled --samples other.jsonl": "9001",
     "grade -b mbpp --data bundled --samples fields.jsonl": "completion",
     "grade -b mbpp --data bundled --samples c.yaml": "",
+    "grade a.jsonl": "grade -b mbpp --samples a.jsonl",
+    "grade -b humaneval a.jsonl": "grade -b humaneval --samples a.jsonl",
+    "grade -b mbpp --data bundled --samples lines.jsonl": "lines.jsonl:2: broken JSON at column 32",
+    "grade -b mbpp --data bundled --samples array.jsonl": "name the file .json",
+    "grade -b tasks --samples a.jsonl": "harness run -b FOLDER",
     "grade -b mbpp --data bundled --samples a.jsonl --model m": "harness run",
     "samples import other.jsonl --from lmeval": "lm_eval",
     # Runs.
@@ -124,7 +153,9 @@ MISTAKES = {
     "show latest": "harness runs",
     "report latest --format pdf": "",
     "report": "harness report --help",
-    "compare latest": "candidate",
+    "compare latest": "harness compare runs/before latest",
+    "compare before after --regression-threshold 2%": "from 0 to 1: 0.02",
+    "report elsewhere/broken": "the file is damaged",
     "compare a b": "harness runs",
     "run --resume latest": "",
     "run --resume nothing": "harness runs",
@@ -132,12 +163,21 @@ MISTAKES = {
     "run -b mbpp --data bundled --trust": "--resume latest",
     "rerun": "harness rerun --help",
     "merge": "harness merge --help",
+    "export latest": "--to inspect",
     "export latest --to csv": "",
+    "export latest --to harbor": "-o jobs",
     "view nothing": "harness runs",
+    "view --export tasks": "tasks: is not empty",
+    "card": "harness card -b",
+    "card -b mbpp -o card.txt": ".html, .md, .json",
+    "card --compare card.json --compare card.json": "it lacks the field 'results'",
     "runs --output-dir nowhere": "folder",
     # Sandboxes and the machine.
     "exec": "harness exec FILE.py",
     "exec nothing.py": "nothing.py",
+    "exec ''": "the command is missing",
+    "exec --timeout 10s c.yaml": "without a unit",
+    "exec --language python2 c.yaml": "did you mean 'python'",
     "exec --cpus many c.yaml": "number",
     "shell": "harness shell --help",
     "mcp agentbench": "harness mcp --help",
@@ -145,13 +185,26 @@ MISTAKES = {
     "serve --port 99999": "65535",
     "audit mbbp": "mbpp",
     "audit mbpp --attack nothing": "",
+    "audit mbpp humaneval": "takes one argument",
+    "audit empty": "task.toml",
+    "lint": "harness lint path/to/tasks",
+    "lint mbpp": "only folders of tasks",
+    "lint toml --static": "bad/task.toml:2: is not TOML",
+    "calibrate": "harness calibrate tasks",
+    "calibrate mbpp": "only folders of tasks",
+    "serve mbpp": "serve -b mbpp",
+    "serve -b empty": "task.toml",
     "images build rubby": "python",
     "images build --agent nothing": "nothing=FOLDER",
     "doctor --base-url http://localhost:1/v1": "--model",
     "setup -b mbbp": "mbpp",
     "init --agent orcale": "oracle",
+    "init -o no/where.yaml": "mkdir -p no",
+    "images prune everything": "leave it out",
     "benchmarks mbpp": "",
     "data fetch": "harness data fetch --help",
+    "data convert": "harness data convert terminal-bench/tasks harbor-tasks",
+    "data convert tasks out": "task.yaml",
     "data show mbpp --data bundled --index 999": "",
 }
 FILES = {
@@ -167,6 +220,27 @@ FILES = {
     "other.jsonl": json.dumps({"task_id": "HumanEval/3", "solution": "x"}) + "\n",
     "fields.jsonl": json.dumps({"task_id": "9001", "code": "x"}) + "\n",
     "a.jsonl": json.dumps({"task_id": "9001", "solution": "x"}) + "\n",
+    "lines.jsonl": json.dumps({"task_id": "9001", "solution": "x"}) + '\n{"task_id": "9001", "solution": \n',
+    "array.jsonl": json.dumps([{"task_id": "9001", "solution": "x"}]) + "\n",
+    "colon.yaml": "benchmark: mbpp\nmodel: qwen: 7b\n",
+    "unit.yaml": "benchmark: mbpp\ntimeout_seconds: 5m\n",
+    "loop.yaml": "extends: loop.yaml\nbenchmark: mbpp\n",
+    "own.yaml": "name: mine\ntasks: []\n",
+    "bench.py": "def f(:\n",
+    "lost.py": "import nonesuch\n",
+    "card.json": "{}",
+    "empty/a.txt": "",
+    "my tasks/hello/instruction.md": "Say hello.",
+    "aufgaben ü/a.txt": "",
+    "half/one/task.toml": 'version = "1.0"\n',
+    "toml/bad/task.toml": 'version = "1.0"\n[agent\n',
+    "kind/one/task.toml": 'version = "1.0"\n[agent]\ntimeout_sec = "an hour"\n',
+    "tasks/hello/task.toml": 'version = "1.0"\n',
+    **dict.fromkeys(("toml/bad/instruction.md", "kind/one/instruction.md"), "Say hello."),
+    "tasks/hello/instruction.md": "Say hello.",
+    "tasks/hello/environment/Dockerfile": "FROM ubuntu:24.04\n",
+    "tasks/hello/tests/test.sh": "true\n",
+    "elsewhere/broken/manifest.json": "{",
 }
 BUNDLED = Path(app.__file__).parents[1] / "benchmarks" / "data" / "bundled"
 
@@ -175,6 +249,7 @@ def test_each_mistake_has_a_message_and_the_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (tmp_path / "mbpp.json").write_bytes((BUNDLED / "mbpp.json").read_bytes())
     with gzip.open(tmp_path / "humaneval.jsonl.gz", "wb") as file:
@@ -198,5 +273,5 @@ def test_each_mistake_has_a_message_and_the_next_step(
             bad.append(f"$ harness {typed}   [{ended.value.code}, needs {needed!r}]\n{text[-600:]}")
         elif not is_help and not ("error: " in shown.err and "\nhint: " in shown.err):
             bad.append(f"$ harness {typed}   [no hint]\n{text[-600:]}")
-    assert len(MISTAKES) >= 100
+    assert len(MISTAKES) >= 150
     assert bad == [], "\n".join(["", *bad])

@@ -37,7 +37,7 @@ WITH = {
     "calls of the C library": "import ctypes\n",
     "a file of the network": "print(open('/etc/hosts').read())\n",
     "a folder that is masked": "print(open('/sys/class/net/lo/mtu').read())\n",
-    "text that is no Python": "import (\n",
+    "text that is not Python": "import (\n",
     "a very long text": "x = 1\n" * 200_000,
 }
 

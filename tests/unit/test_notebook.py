@@ -67,7 +67,7 @@ def test_the_html_escapes_every_name() -> None:
 def test_a_result_of_the_bundled_sample_is_marked() -> None:
     bundled = replace(RESULT, is_bundled=True)
     assert repr(bundled).startswith("<RunResult: bundled sample, 75.0 % resolved")
-    assert "These figures are no result" in bundled._repr_html_()
+    assert "These figures are not a result" in bundled._repr_html_()
     assert "bundled" not in repr(RESULT) + RESULT._repr_html_()
 
 

@@ -42,3 +42,13 @@ def test_every_page_of_the_documentation_is_in_the_readme() -> None:
 def test_the_pages_have_the_version_of_the_package() -> None:
     assert f"\nversion: {harness.__version__}\n" in (REPOSITORY / "CITATION.cff").read_text()
     assert f"\n## [{harness.__version__}]" in (REPOSITORY / "CHANGELOG.md").read_text()
+
+
+def test_the_pages_about_the_code_name_files_that_exist() -> None:
+    package = REPOSITORY / "harness"
+    absent = []
+    for page in ("architecture.md", "walks.md"):
+        named = re.findall(r"`([a-z_/]+\.py)`", (REPOSITORY / "docs" / page).read_text())
+        assert len(named) > 10
+        absent += [f"{page}: {path}" for path in named if not any(package.rglob(path))]
+    assert absent == []

@@ -98,8 +98,8 @@ def test_names_of_benchmarks_come_from_a_file_until_a_package_changes(
     assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
     (kept,) = tmp_path.rglob("*.json")
     stored = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**stored, "names": ["humane"]}))
+    kept.write_text(json.dumps({**stored, "facts": [{"name": "humane"}]}))
     assert completion.complete_benchmark("human") == ["humane"]
-    kept.write_text(json.dumps({"state": [], "names": ["humane"]}))
+    kept.write_text(json.dumps({"state": [], "facts": [{"name": "humane"}]}))
     assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
     assert json.loads(kept.read_text()) == stored

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 from case_checks import each_case
-from effort import THOROUGH, text_of_length
+from effort import THOROUGH, one_in_four, text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -268,33 +268,33 @@ def test_few_programs_with_a_block_in_a_docstring_are_no_reason_for_a_notice(tmp
 # --- hostile texts
 
 
-@each_case(
-    "piece",
-    [
-        "```\n",
-        "```python\n",
-        "```python\ndef add(a, b):\n    return a\n```\n",
-        "``` `",
-        "`",
-        "<think>",
-        "</think>",
-        "<think><think></think>",
-        "add:",
-        "add = ",
-        "def add",
-        "\n",
-        " ",
-        " \n",
-        "(\n",
-        '"""',
-        "x:\n ",
-        "\t\n",
-    ],
+HOSTILE = (
+    "```\n",
+    "```python\n",
+    "```python\ndef add(a, b):\n    return a\n```\n",
+    "``` `",
+    "`",
+    "<think>",
+    "</think>",
+    "<think><think></think>",
+    "add:",
+    "add = ",
+    "def add",
+    "\n",
+    " ",
+    " \n",
+    "(\n",
+    '"""',
+    "x:\n ",
+    "\t\n",
 )
-def test_hostile_replies_are_read_in_linear_time(piece: str) -> None:
-    reply = text_of_length(piece, 1_900_000)
-    for rule in CodeRule:
-        SubmitProgram(continues_prompt=True, chosen=rule)(TASK, "reply", reply)
+
+
+def test_hostile_replies_are_read_in_linear_time() -> None:
+    for place, rule in enumerate(CodeRule):
+        for piece in one_in_four(HOSTILE, place):
+            reply = text_of_length(piece, 1_900_000)
+            SubmitProgram(continues_prompt=True, chosen=rule)(TASK, "reply", reply)
 
 
 def test_reply_of_ten_megabytes_is_no_program_and_100_000_blocks_are_read() -> None:

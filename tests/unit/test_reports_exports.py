@@ -171,7 +171,7 @@ def test_junit_of_the_bundled_sample_is_marked(tmp_path: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(manifest))
     (suite,) = junitparser.JUnitXml.fromstring(write("junit", folder))
     (notice,) = (each.value for each in suite.properties() if each.name == "data")
-    assert "These figures are no result" in notice
+    assert "These figures are not a result" in notice
 
 
 def test_junit_has_real_durations_and_the_evidence(run_folder: Path) -> None:

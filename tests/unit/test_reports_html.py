@@ -247,7 +247,7 @@ MANY_METRICS = {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 
 @pytest.mark.parametrize(
     ("number", "changes"),
     [
-        pytest.param(30_000, {}, id="usual"),
+        pytest.param(20_000, {}, id="usual"),
         pytest.param(10_000, LONG_TEXTS, id="long-texts", marks=pytest.mark.thorough),
         pytest.param(10_000, MANY_METRICS, id="many-metrics", marks=pytest.mark.thorough),
     ],

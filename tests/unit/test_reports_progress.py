@@ -21,11 +21,10 @@ from rich.console import Console
 from harness.core.types import AttemptRecord, Status, Task
 from harness.reports.console import is_live, is_terminal
 from harness.reports.figures import Tally
-from harness.reports.notebook import LiveProgress
+from harness.reports.live_progress import LiveProgress
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
-from harness.runs.observer import RunObserver
 from harness.runs.plan import PlannedAttempt
-from harness.runs.progress import RunProgress, Stage, measure_categories
+from harness.runs.progress import RunObserver, RunProgress, Stage, measure_categories
 
 REPO = Path(__file__).parents[2]
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"

@@ -154,10 +154,24 @@ class _Equal:
     __hash__ = None  # type: ignore[assignment]
 
 
+class _EqualToData:
+    """An object that would tell a control by an expected value of no other type."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is not object
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @each_case(
     "check, forged",
     (
         ("assert value == 3", {"value": _Equal()}),
+        ("assert value == 3", {"value": _EqualToData()}),
+        ("assert [value, value] == [3, 3]", {"value": _EqualToData()}),
+        ("assert {1: value} == {1: 'a3'}", {"value": _EqualToData()}),
+        ("assert approx(3.5) == value", {"value": _EqualToData(), "approx": pytest.approx}),
+        ("self.assertAlmostEqual(value, float('inf'))", {"value": _Equal()}),
         ("assert 3 == value", {"value": _Equal()}),
         ("assert not value", {"value": 1}),
         ("assert value != 3", {"value": 3}),

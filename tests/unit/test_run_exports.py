@@ -72,7 +72,7 @@ def test_a_file_that_the_reader_would_not_open_is_refused() -> None:
         load_export("inspect").require_name(Path("log.txt"))
     assert raised.value.hint == "write it to log.json"
     load_export("inspect").require_name(None)
-    with pytest.raises(UsageError, match="harbor is a folder"):
+    with pytest.raises(UsageError, match="harbor writes a folder"):
         load_export("harbor").require_name(None)
 
 

@@ -384,7 +384,7 @@ OPENING = re.compile(
 )
 # These open no file that is in a run folder when they begin.
 OTHERS = {
-    "runs/executors/inputs.py": "the files that a config names",
+    "runs/executors/messages.py": "the sources of the package",
     "runs/executors/node.py": "a copy of those files in a folder of the node",
     "runs/executors/ray_executor.py": "the data that the user names",
     "runs/manifest.py": "the files that the user names",

@@ -164,13 +164,13 @@ def test_attempts_that_ended_in_an_infra_error_are_not_finished(tmp_path: Path) 
 
 BROKEN = {
     "no manifest": ("manifest.json", None, "manifest.json: No such file"),
-    "a manifest that is no JSON": ("manifest.json", "{", "manifest.json:1: is not JSON"),
+    "a manifest that is not JSON": ("manifest.json", "{", "manifest.json:1: is not JSON"),
     "a manifest of a later version": ("manifest.json", {**MANIFEST, "schema_version": 9}, "schema_version 9"),
-    "a summary that is no JSON": ("summary.json", "[", "summary.json:1: is not JSON"),
+    "a summary that is not JSON": ("summary.json", "[", "summary.json:1: is not JSON"),
     "a summary of something else": ("summary.json", {"total": -1}, "'total' must be at least 0"),
     "a rate that is not a number": ("summary.json", {**SUMMARY, "rate": "no"}, "'rate'"),
-    "a manifest whose agent is no text": ("manifest.json", {**MANIFEST, "agent": 3}, "'agent'"),
-    "a manifest whose plan is no number": (
+    "a manifest whose agent is not a text": ("manifest.json", {**MANIFEST, "agent": 3}, "'agent'"),
+    "a manifest whose plan is not a number": (
         "manifest.json",
         {**MANIFEST, "planned": {"tasks": 1, "attempts": "many"}},
         "planned.attempts",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from case_checks import each_case
 
-from harness.benchmarks import load_benchmark
+import harness.audit
+from harness.benchmarks import load_benchmark, mmlu, multiple_choice
 from harness.core.errors import DataError, UsageError
-from harness.core.scoring.choices import choose_option
+from harness.core.scoring.choices import LETTERS, choose_option
 from harness.core.scoring.metrics import passes_by_majority
 from harness.core.types import Status, Submission, Verdict
 from harness.environments import grader_of
@@ -51,6 +55,36 @@ COMPETITIONS = "tasks/examples/resources_servers_ns_tools_data_compmath_test.jso
         ("\u0412", "B"),
         ("Answer: \u0421", "C"),
         ("Answer: \uff22", "B"),
+        ("Answer: \U0001d401!", "B"),
+        ("Answer: B\u200b", "B"),
+        ("\u7b54\u6848\u662fB", "B"),
+        ("The correct answer is therefore B.", "B"),
+        ("The correct answer is London, since it is wet.", "B"),
+        ("Answer: B (not A)", "B"),
+        ("Answer: B. Option A fails.", "B"),
+        ("The answer is B because that option is not suited.", "B"),
+        ("**Answer: B**\n\nThis option is supported by the text.", "B"),
+        ("Answer: B\n\nThis answer is right because the others are not.", "B"),
+        ("It has \\boxed{42} elements.\n\nAnswer: B", "B"),
+        ("\\boxed{\\text{(B) \\textbf{London}}}", "B"),
+        ("not B", None),
+        ("I don't think it is B", None),
+        ("The incorrect answer is B", None),
+        ("I would rule out B.", None),
+        ("Answer: B is not correct", None),
+        ("Answer: A (or B)", None),
+        ("Answer: A or maybe B", None),
+        ("Answer: A or\nB", None),
+        ("Answer: A, though B is also correct", None),
+        ("Answer: A to D", None),
+        ("Answer: A oder B", None),
+        ("Answer: A) Paris or B) London", None),
+        ("The answer is A. The answer is B. The answer is C. The answer is D.", None),
+        ("\\boxed{A}\n\\boxed{B}\n\\boxed{C}\n\\boxed{D}", None),
+        ("\\boxed{A} or \\boxed{B}", None),
+        ("<answer>A</answer><answer>B</answer><answer>C</answer><answer>D</answer>", None),
+        ("A) Paris\nB) London\nC) Rome\nD) Oslo", None),
+        ("(A) Paris (B) London (C) Rome (D) Oslo", None),
         ("Answer: A and C", None),
         ("Answer: A, C", None),
         ("Answer: A B C D", None),
@@ -75,7 +109,62 @@ def test_the_text_of_an_option_that_repeats_chooses_none() -> None:
     assert choose_option("The answer is Rome", ("Rome", "Oslo", "Rome")) is None
 
 
+def test_a_prompt_and_a_reply_with_all_letters_choose_none_whatever_the_options_say() -> None:
+    attack = Path(harness.audit.__file__).parent / "attacks/answers-that-say-too-much/every-option.yaml"
+    replies = yaml.safe_load(attack.read_bytes())["answers"]
+    texts = (
+        "B",
+        "C and D",
+        "Vitamin C",
+        "42",
+        "not A",
+        "It is I.",
+        "(A)",
+        "A. first",
+        "none of the above",
+        "no",
+    )
+    for prompt, count in itertools.product((multiple_choice.PROMPT, mmlu.PROMPT), range(2, len(texts) + 1)):
+        for start in range(len(texts)):
+            options = (texts * 2)[start : start + count]
+            shown = multiple_choice.show_options(options)
+            asked = prompt.format(letters=LETTERS[:count], question="Which?", options=shown, category="law")
+            chosen = {reply: choose_option(reply, options) for reply in (asked, *replies)}
+            assert {*chosen.values()} == {None}, (options, chosen)
+
+
+@each_case(
+    ("reply", "options", "letter"),
+    [
+        ("The answer is -5", ("5", "7"), None),
+        ("The answer is 1.5", ("15", "2"), None),
+        ("The answer is x-1", ("x+1", "x"), None),
+        ("The answer is 10^2", ("102", "10\u00b2"), None),
+        ("The answer is M", ("m", "M"), "B"),
+        ("Answer: $\\frac{1}{2}$", ("1", r"\frac{1}{2}"), "B"),
+        ("Answer: B) Vitamin C", ("x", "Vitamin C", "y"), "B"),
+        ("(B) Vitamin C", ("x", "Vitamin C", "y"), "B"),
+        ("Answer: C. Both A and B", ("x", "y", "Both A and B"), "C"),
+        ("Answer: I am unable to choose", tuple("0123456789"), None),
+        ("The answer is I.", tuple("0123456789"), "I"),
+    ],
+)
+def test_the_text_of_an_option_is_compared_with_its_signs(
+    reply: str, options: tuple[str, ...], letter: str | None
+) -> None:
+    assert choose_option(reply, options) == letter
+
+
+def test_a_reply_of_nothing_but_statements_is_read_in_little_time() -> None:
+    options = tuple(f"a long text {number} " * 20 for number in range(26))
+    start = time.process_time()
+    for reply in ("answer is " * 200_000, "answer: x\n" * 200_000, r"\boxed{" * 300_000):
+        choose_option(reply, options)
+    assert time.process_time() - start < 5
+
+
 SEVENTY = (
+    *(r"70 \text{ ways}", "(70)", r"70\%", r"\left(70\right)", r"\color{red}70"),
     *("70", "070", "$70$", r"\text{70}", "70.", "70.0", "+70", r"70^\circ", r"70 \text{ degrees}"),
     *("m+n=70", r"2+68=70", r"\boxed{70}"),
 )
@@ -98,7 +187,9 @@ async def test_an_integer_passes_in_any_spelling_and_no_other_number_does(answer
 def test_phrases_are_compared_by_their_words_or_brackets() -> None:
     assert plain_phrase("> } ]") == plain_phrase(">}]") != plain_phrase("]}>")
     assert plain_phrase("**Apple, fig**.") == plain_phrase("apple fig")
-    assert plain_phrase("True") != plain_phrase("not True")
+    assert plain_phrase("True") == plain_phrase("(True)") != plain_phrase("not True")
+    assert plain_phrase("-50") == plain_phrase("\u221250") != plain_phrase("50")
+    assert plain_phrase("1,234") == plain_phrase("1234") != plain_phrase("1,23")
 
 
 async def grade(name: str, task_id: str, reply: str, **options: Any) -> Verdict:
@@ -118,6 +209,8 @@ async def grade(name: str, task_id: str, reply: str, **options: Any) -> Verdict:
         ("bbh/date_understanding/1", "So the answer is (B).", True),
         ("bbh/date_understanding/1", "So the answer is B) 03/03/2023.", True),
         ("bbh/date_understanding/1", "So the answer is (A) or (B).", False),
+        ("bbh/date_understanding/1", "So the answer is not (B).", False),
+        ("bbh/boolean_expressions/0", "So the answer is True. So the answer is False.", False),
         ("bbh/dyck_languages/2", "So the answer is > } ].", True),
         ("bbh/word_sorting/3", "So the answer is apple, fig, pear, plum.", True),
         ("bbh/word_sorting/3", "So the answer is fig apple pear plum.", False),
@@ -160,6 +253,10 @@ def test_a_seed_shuffles_options_the_same_way_each_time() -> None:
     [
         ({"question": "Q", "options": ["x", "y"], "answer": "C"}, "names none of the 2 options"),
         ({"question": "Q", "options": ["x", "x"], "answer": "x"}, "names none of the 2 options, or several"),
+        (
+            {"question": "Q", "options": ["1", "2", "3"], "answer": "2"},
+            "names none of the 3 options, or several",
+        ),
         ({"question": "Q", "options": ["x"], "answer": "A"}, "needs 2 to 26 options, found 1"),
         ({"question": " ", "options": ["x", "y"], "answer": "A"}, "has an empty question"),
         ({"question": "Q", "options": "xy", "answer": "A"}, "needs a list of texts"),
@@ -171,11 +268,14 @@ def test_a_broken_question_is_refused_with_its_line(tmp_path: Path, row: dict[st
         load_benchmark("multiple_choice", data=str(tmp_path / "rows.jsonl"))
 
 
-def test_a_table_may_have_a_column_for_each_option(tmp_path: Path) -> None:
+def test_a_table_or_an_object_may_have_the_options_by_their_letters(tmp_path: Path) -> None:
+    row = {"question": "Which is odd?", "options": {"A": "2", "B": "3", "C": "4"}, "answer": "B"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "rows.csv").write_text("question,A,B,C,answer\nWhich is odd?,2,3,4,B\n")
-    benchmark = load_benchmark("multiple_choice", data=str(tmp_path / "rows.csv"))
-    (target,) = (reference.target for reference in benchmark.references.values())
-    assert target == ChoiceAnswer("B", ("2", "3", "4"))
+    for name in ("rows.csv", "rows.jsonl"):
+        benchmark = load_benchmark("multiple_choice", data=str(tmp_path / name))
+        (target,) = (reference.target for reference in benchmark.references.values())
+        assert target == ChoiceAnswer("B", ("2", "3", "4"))
 
 
 def test_an_answer_of_aime_must_be_an_integer_of_three_digits(tmp_path: Path) -> None:
@@ -190,6 +290,34 @@ def test_a_file_of_several_competitions_gives_each_name_its_own_rows(shared_data
     assert sizes == {"aime2024": 30, "aime2025": 30, "hmmt": 196}
     with pytest.raises(UsageError, match="no task is left"):
         load_benchmark("aime2026", data=file)
+
+
+async def test_the_published_problems_of_aime_pass_in_the_styles_of_models_and_fail_beside_the_answer(
+    shared_data: Path,
+) -> None:
+    right = (
+        r"So \boxed{{{0}}}.",
+        r"\boxed{{{0:03}}}",
+        r"\boxed{{m+n={0}}}",
+        "**Answer:** ${0}$",
+        "<answer>{0}</answer>",
+    )
+    wrong = (
+        r"\boxed{{{0}5}}",
+        r"\boxed{{-{0}1}}",
+        r"\boxed{{{0}}} or \boxed{{1{0}}}",
+        "It is {0}.",
+        r"\boxed{{{0}, 1{0}}}",
+    )
+    for name in ("aime2024", "aime2025"):
+        benchmark = load_benchmark(name, data=str(shared_data / COMPETITIONS))
+        for task in benchmark.tasks:
+            target = benchmark.references[task.id].target
+            assert isinstance(target, IntegerAnswer)
+            for style in (*right, *wrong):
+                reply = style.format(target.gold)
+                verdict = await grade_integer(target, benchmark.submission(task, "completion", reply))
+                assert verdict.resolved is (style in right), (task.id, reply)
 
 
 @each_case(

@@ -7,9 +7,8 @@ from typing import Any
 
 from sealed_tasks import write_task
 
-from harness.audit.lint.finding import Finding, Severity
 from harness.audit.lint.machine import IMAGE_BYTES, LEAKED, MOST_IMAGE_BYTES, judge_attempts
-from harness.audit.lint.static import lint_folder
+from harness.audit.lint.static import Finding, Severity, lint_folder
 from harness.core.types import AttemptRecord, Status
 from harness.environments.container.task_folder import read_task_folder
 from harness.reports.lint import conclude_lint, write_findings
@@ -83,6 +82,7 @@ def lint(folder: Path, changed: dict[str, str]) -> list[Finding]:
 
 def test_a_sound_folder_has_no_finding(tmp_path: Path) -> None:
     assert lint(tmp_path / "task", {}) == []
+    assert lint(tmp_path / "old", {"task.toml": TOML.replace("schema_version", "version")}) == []
 
 
 def test_each_fault_is_found_with_its_place(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from case_checks import each_case
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.data.terminal_bench import convert, convert_all
 from harness.core.errors import HarnessError, UsageError
+from harness.environments.container.environment import describe_offers
 from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
 from harness.environments.container.task_folder import list_included_files, read_task_folder, resolve_env
+from harness.environments.container.task_toml import EnvironmentTable
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.plan import limit_times, require_sound
 
@@ -235,7 +237,7 @@ def test_a_name_without_a_path_is_a_folder_only_if_it_holds_tasks(
     (tmp_path / "empty").mkdir()
     assert load_benchmark("mine").name == "mine"
     assert load_benchmark("mbpp", data="bundled").definition.environments == ("python",)
-    with pytest.raises(HarnessError, match="unknown benchmark 'empty'"):
+    with pytest.raises(HarnessError, match="empty: holds no task folder"):
         load_benchmark("empty")
 
 
@@ -393,3 +395,19 @@ def test_a_converted_text_is_toml_whatever_it_holds(tmp_path: Path) -> None:
     metadata = tomllib.loads((tmp_path / "new/task.toml").read_text())["metadata"]
     assert metadata["author_name"] == 'a"b\\ \x7f \x01 ü'
     assert metadata["tags"] == ["1", 2.5, True]
+
+
+def test_an_agent_is_told_of_the_servers_and_the_skills_of_its_task() -> None:
+    table = EnvironmentTable.model_validate(
+        {
+            "skills_dir": "/skills",
+            "mcp_servers": [
+                {"name": "web", "transport": "http", "url": "http://web:8000/mcp"},
+                {"name": "own", "transport": "stdio", "command": "serve", "args": ["--all"]},
+            ],
+        }
+    )
+    text = describe_offers(table)
+    assert "web (streamable-http, http://web:8000/mcp), own (stdio, serve --all)" in text
+    assert "/skills" in text
+    assert describe_offers(EnvironmentTable()) == ""

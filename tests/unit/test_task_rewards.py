@@ -107,7 +107,7 @@ def test_a_test_that_no_report_mentions_is_found(folder: Path) -> None:
     assert len(find_unreported(tests, verbose)) == len(tests)
     started = verbose.replace("test_two PASSED", "test_two ")
     assert find_unreported(tests, f"{started}\n4 passed in 0.01s") == ["test_outputs.py::test_two"]
-    # A report of names that are no texts counts for nothing, and hides nothing.
+    # A report of names that are not texts counts for nothing, and hides nothing.
     assert "test_outputs.py::TestFour::test_five" in find_unreported(tests, "", [ctrf])
 
 

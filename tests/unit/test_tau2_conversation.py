@@ -160,6 +160,15 @@ async def test_an_agent_that_never_ends_reaches_the_limit_of_200_steps() -> None
             await desk.call("get_users", {})
 
 
+async def test_an_agent_that_floods_the_user_ends_the_conversation_itself() -> None:
+    async with opened(make_target()) as desk:
+        while desk.submitted is None:
+            await talk(desk, "x" * 4096)
+        assert desk.state.steps < 30
+        verdict = await grade(desk)
+        assert (verdict.status, verdict.limit) == (Status.LIMIT_REACHED, "message_characters")
+
+
 async def test_without_a_user_nobody_answers() -> None:
     async with opened(make_target()) as desk:
         assert await talk(desk, GREETING, "Hello?") == [NOBODY, NOBODY]

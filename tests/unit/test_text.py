@@ -91,7 +91,7 @@ def test_a_shortened_text_keeps_its_bound(text: str, limit: int, keep_end: bool)
 
 def test_a_cut_is_marked_by_the_length_of_the_whole() -> None:
     assert shorten("ab" * 500, 33) == "ababa... (1000 characters in all)"
-    assert shorten("ab" * 500, 33, keep_end=True) == "... (1000 characters in all)babab"
+    assert shorten("ab" * 500, 33, keep_end=True) == "... (1000 characters in all) abab"
     assert shorten("ab", 2) == "ab"
 
 

@@ -753,7 +753,7 @@ def several(tag: bytes, *parts: object) -> bytes:
         pytest.param(item(b"h", 1, 2, 3, 4, 0, 60), id="offset that is a number"),
         pytest.param(item(b"h", 1, 2, 3, 4, 0, datetime.timedelta(days=1)), id="offset of a day"),
         pytest.param(item(b"w", 2023, 1, 1, 25, 0, 0, 0, 0, None), id="hour 25"),
-        pytest.param(several(b"e", 1), id="items that are no pairs"),
+        pytest.param(several(b"e", 1), id="items that are not pairs"),
         pytest.param(several(b"e", (1, 2, 3)), id="items that are triples"),
         pytest.param(several(b"e", ([], 1)), id="items with a list as a key"),
         pytest.param(several(b"k", []), id="keys that are lists"),

@@ -252,7 +252,7 @@ def test_products_that_upstream_leaves_out_are_left_out(published: PublishedShop
         ("products", '[{"asin": 7}]', "product 1 has no asin"),
         ("products", '[{"asin": "\\ud800"}]', "holds half of a surrogate pair"),
         ("products", '[{"asin": "B1"}]', "the field 'name' is missing"),
-        ("attributes", '{"B1": {"attributes": "red"}}', "no list of texts"),
+        ("attributes", '{"B1": {"attributes": "red"}}', "are not a list"),
         ("instructions", "[]", "needs '{'"),
     ],
 )

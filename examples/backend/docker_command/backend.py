@@ -29,7 +29,7 @@ from harness.sandbox.backends.base import (
 from harness.sandbox.backends.docker.images import image_tag
 from harness.sandbox.backends.hardening import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
 from harness.sandbox.backends.seccomp import profile
-from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
+from harness.sandbox.guest.frames import DEADLINE_CODE, UNWANTED_CODE
 
 from .client import Client, NotFoundError
 from .options import list_options, pair_options

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from harness.core.errors import UsageError
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.docker.runtimes import OWN_KERNEL
+from harness.sandbox.backends.hardening import OWN_KERNEL
 from harness.sandbox.layout import (
     CAPABILITIES,
     ENVIRONMENT,

@@ -13,20 +13,19 @@ from typing import Any
 
 from harness.audit.agent import NULL, ORACLE, Step
 from harness.audit.forging.suite import ForgingSuite
-from harness.audit.lint.finding import Finding, Severity
+from harness.audit.lint.static import Finding, Severity
 from harness.audit.results import NO_VERDICT
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.types import AttemptRecord, Submission, Task
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.runs.agents import settings_for
-from harness.runs.agents.agent import AttemptContext
-from harness.runs.config import RunConfig
-from harness.runs.observer import RunObserver
+from harness.runs.agents.agent import AttemptContext, settings_for
 from harness.runs.plan import limit_times, plan_attempts
+from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
 from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 
 # The agent's name in the manifest.
 LINTER = "lint"
@@ -145,7 +144,7 @@ def _judge_references(
     level = passed[0].metrics.get("seal")
     if level in ("all", "live"):
         hint = "let the tests depend on files in the working folder alone"
-        message = f"the reference passes only at seal level {level}, at which an agent can forge the tests"
+        message = f"the reference passes only at seal level {level}, where an agent can forge the tests"
         yield find("seal", Severity.WARNING, message, hint)
     seconds = max(each.metrics.get("tests_seconds", 0.0) for each in passed)
     limits = {"the tests": (seconds, folder.toml.verifier.timeout_sec)}

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.audit.lint.finding import Finding, Severity
 from harness.audit.lint.machine import judge_attempts, run_checks
-from harness.audit.lint.static import lint_folder
+from harness.audit.lint.static import Finding, Severity, lint_folder
 from harness.audit.results import NO_VERDICT
 from harness.core.errors import UsageError
 from harness.environments.container.target import TaskFolderSetup
-from harness.runs.config import RunConfig
-from harness.runs.filters import TaskFilters
-from harness.runs.observer import RunObserver
+from harness.runs.filters import TaskFilters, list_shard_tasks
 from harness.runs.plan import load_configured, select_tasks
-from harness.runs.shards import list_shard_tasks
+from harness.runs.progress import RunObserver
+from harness.runs.settings import RunConfig
+
+_VARIABLE = re.compile(r"needs the variable (\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,14 @@ class Linted:
     @property
     def has_errors(self) -> bool:
         return any(each.severity is Severity.ERROR for each in self.findings)
+
+
+def _explain_unread(task_id: str, reason: str) -> Finding:
+    """Return the finding on a folder that cannot be read, or not without a variable of the user's."""
+    if variable := _VARIABLE.search(reason):
+        hint = f"to check it, export the variable and add --option harbor.pass_env=[{variable[1]}]"
+        return Finding("unsupported", Severity.WARNING, task_id, reason, hint)
+    return Finding("schema", Severity.ERROR, task_id, reason, "mend it, so that the task can be read")
 
 
 async def lint_tasks(config: RunConfig, *, repeat: int, observer: RunObserver) -> Linted:
@@ -60,8 +69,7 @@ async def lint_tasks(config: RunConfig, *, repeat: int, observer: RunObserver) -
             raise UsageError(f"{benchmark.name}: only folders of tasks can be checked")
         reason = benchmark.quarantined.get(task.id)
         if not task.setup.digest:
-            hint = "mend it, so that the task can be read"
-            findings.append(Finding("schema", Severity.ERROR, task.id, reason or "cannot be read", hint))
+            findings.append(_explain_unread(task.id, reason or "cannot be read"))
             continue
         folders[task.id], found = lint_folder(Path(task.setup.folder))
         findings += found

@@ -6,9 +6,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
-from harness.audit.lint.finding import Finding, Severity
 from harness.core.inputs.files import read_input
 from harness.environments.container.reward import asks_for_reports
 from harness.environments.container.task_folder import (
@@ -62,6 +62,34 @@ _FETCHED = re.compile(
 )
 
 
+class Severity(StrEnum):
+    """How much a fault matters. An error makes verdicts on the task wrong, or cannot be published."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault of a task folder."""
+
+    # The name of the check, such as `canary`.
+    check: str
+    severity: Severity
+    task_id: str
+    message: str
+    hint: str
+    # The path from the task folder on, and the line in it, if there are such.
+    file: str | None = None
+    line: int | None = None
+
+    @property
+    def place(self) -> str:
+        """The task, and the file and the line in it if they are known."""
+        where = [self.task_id, *([self.file] if self.file else [])]
+        return "/".join(where) + (f":{self.line}" if self.line else "")
+
+
 @dataclass(frozen=True)
 class Folder:
     """A task folder and the texts in it, by their paths from the folder on."""
@@ -111,8 +139,7 @@ def check_schema(task: Folder) -> Iterator[Finding]:
             line = int(found["line"]) if found["line"] else None
             hint = "remove the key, or write its right name"
             yield Finding("schema", Severity.WARNING, task.folder.name, found["text"], hint, TASK_TOML, line)
-    text = task.texts.get(TASK_TOML, "")
-    if not re.search(r"^\s*schema_version\s*=", text, re.MULTILINE):
+    if "schema_version" not in task.folder.toml.model_fields_set:
         hint = 'begin task.toml with schema_version = "1.4"'
         yield task.find("schema", Severity.WARNING, "names no schema_version", hint, TASK_TOML)
     if not task.folder.steps and task.folder.toml.agent.timeout_sec is None:

@@ -25,7 +25,7 @@ from harness.core.errors import SandboxError
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
-from harness.runs.observer import RunObserver
+from harness.runs.progress import RunObserver
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
@@ -36,7 +36,7 @@ MODEL = "model-of-the-audit"
 KEY_VARIABLE = "HARNESS_AUDIT_KEY"
 ATTACKER, NEIGHBOUR = "attacker", "neighbour"
 LIMITS = Limits(memory_mb=512, processes=256, cpu_seconds=60, wall_seconds=120.0)
-# The memory by which the host's process may grow during an attack, and its requests that may still be open
+# How much the memory of the host's process may grow during an attack, and its requests that may still be open
 # some time after it.
 MEMORY_MIB = 192
 IDLE_SECONDS = 10.0

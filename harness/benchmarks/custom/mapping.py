@@ -53,7 +53,7 @@ class Columns(_Strict):
 
 
 class Mapped(_Strict):
-    """The keys of a YAML file. In `prompt`, `{field}` stands for the value of a row's field."""
+    """The keys of a YAML file. In `prompt`, `{field}` is the value of a row's field."""
 
     name: Name
     description: str = ""

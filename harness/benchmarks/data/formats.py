@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -217,9 +218,34 @@ def parquet_values(paths: list[str]) -> list[dict[str, Any]]:
         return [dict(row) for row in loaded]
 
 
-def _parquet(path: Path) -> list[Row]:
-    from harness.benchmarks.data.hub import quiet
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep `datasets` and its client from writing to the terminal and contacting any host but the hub."""
+    import datasets
+    import huggingface_hub.utils as hub
 
+    logs = (datasets.utils.logging, hub.logging)
+    levels = [log.get_verbosity() for log in logs]
+    bars = (datasets, hub)
+    shown = [not bar.are_progress_bars_disabled() for bar in bars]
+    counts = datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # This would contact a host of Amazon.
+    for log in logs:
+        log.set_verbosity_error()
+    for bar in bars:
+        bar.disable_progress_bars()
+    try:
+        yield
+    finally:
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
+        for log, level in zip(logs, levels, strict=True):
+            log.set_verbosity(level)
+        for bar, was_shown in zip(bars, shown, strict=True):
+            if was_shown:
+                bar.enable_progress_bars()
+
+
+def _parquet(path: Path) -> list[Row]:
     try:
         _require_bounded(path)
         with quiet():

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import quote
 from harness.benchmarks.data.cache import CachedRows, read_cached_rows, write_cached_rows
 from harness.benchmarks.data.download import DownloadObserver, download, is_intact
 from harness.benchmarks.data.files import HUB_SCHEME, hub_file_url, load_file_rows
-from harness.benchmarks.data.formats import PARQUET, Table, parquet_values
+from harness.benchmarks.data.formats import PARQUET, Table, parquet_values, quiet
 from harness.benchmarks.data.hub_probe import (
     HubUnreachableError,
     hub_endpoint,
@@ -211,33 +210,6 @@ def _by_datasets(dataset: HubDataset, revision: str | None) -> list[dict[str, An
 
 def _configs(dataset: HubDataset) -> list[str | None]:
     return [*dataset.config.split("+")] if dataset.config else [None]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep `datasets` and its client from writing to the terminal and contacting any host but the hub."""
-    import datasets
-    import huggingface_hub.utils as hub
-
-    logs = (datasets.utils.logging, hub.logging)
-    levels = [log.get_verbosity() for log in logs]
-    bars = (datasets, hub)
-    shown = [not bar.are_progress_bars_disabled() for bar in bars]
-    counts = datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # This would contact a host of Amazon.
-    for log in logs:
-        log.set_verbosity_error()
-    for bar in bars:
-        bar.disable_progress_bars()
-    try:
-        yield
-    finally:
-        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = counts
-        for log, level in zip(logs, levels, strict=True):
-            log.set_verbosity(level)
-        for bar, was_shown in zip(bars, shown, strict=True):
-            if was_shown:
-                bar.enable_progress_bars()
 
 
 def _explain(dataset: HubDataset, endpoint: str, error: Exception) -> DataError:

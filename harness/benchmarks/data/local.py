@@ -96,7 +96,7 @@ def _json_lines(
 ) -> Iterator[Row]:
     left = max_bytes
     number = 0
-    # Only b"\n" ends a line, because JSON allows U+2028 in strings, at which str.splitlines would cut.
+    # Only b"\n" ends a line, because str.splitlines would also cut at U+2028, which JSON allows in strings.
     while line := content.readline(left + 1):
         number += 1
         start = max_bytes - left

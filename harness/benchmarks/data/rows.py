@@ -95,11 +95,13 @@ class Row:
     """The line in a JSONL file or a table, from 1."""
     item: int | None = None
     """The position in a JSON array or a table, from 1."""
+    file: int | None = None
+    """The position of its file, from 1, if each file of a folder holds one row."""
 
     @property
     def place(self) -> int:
-        """The position of the row in its file, from 0. It identifies a row that has no id."""
-        return (self.item or self.line or 1) - 1
+        """The position of the row in its file or folder, from 0. It identifies a row that has no id."""
+        return (self.file or self.item or self.line or 1) - 1
 
     def text(self, field: str) -> str:
         """Return a string field. Raises DataError if it is missing or of another type."""

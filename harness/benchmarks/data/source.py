@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import os
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.formats import Table, file_suffix, read_file
-from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, load_hub_rows
+from harness.benchmarks.data.hub import HubDataset, load_hub_rows
+from harness.benchmarks.data.hub_probe import HubUnreachableError
+from harness.benchmarks.data.local import parse_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.splits import SplitFiles
-from harness.benchmarks.data.tree import is_archive
-from harness.core.errors import UsageError
+from harness.benchmarks.data.tree import is_archive, read_tree
+from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 
 BUNDLED = Path(__file__).parent / "bundled"
@@ -21,6 +26,11 @@ BUNDLED = Path(__file__).parent / "bundled"
 
 # The folders that we create in a cache folder.
 _KEPT = {"hub", "files"}
+
+
+class NotOnHubError(UsageError):
+    """A benchmark whose rows are only in files."""
+
 
 Gather = Callable[[Path, Callable[[str], None]], tuple[list[Row], str]]
 """Returns the rows of a benchmark in a file, folder or archive, at least one, and the SHA-256 (hex) of their
@@ -43,9 +53,10 @@ def load_rows(
 
     Args:
         files: The benchmark and the wanted split, and the rule that tells which file holds that split.
-        data: `hub`, `bundled` or a path. Without `gather`, the path is a file, or a folder with one file for
-            the split. A folder that is empty or a cache stores the rows of the hub. None asks the hub and,
-            only if that cannot be reached, takes the bundled sample with a loud warning.
+        data: `hub`, `bundled` or a path. Without `gather`, the path is a file, a folder with one file for
+            the split, or a folder or an archive with one file for each row. A folder that is empty or a cache
+            stores the rows of the hub. None asks the hub and, only if that cannot be reached, takes the
+            bundled sample with a loud warning.
         bundled: The name of the bundled sample, None if there is none.
         gather: Reads the rows at a path, for a benchmark that is more than one file.
         table: The layout of CSV files.
@@ -54,7 +65,7 @@ def load_rows(
     """
     observer = observer or DownloadObserver(notify)
     benchmark = files.benchmark
-    read = gather or (lambda path, _notify: _one_file(path, table, files))
+    read = gather or (lambda path, _notify: _read_path(path, table, files))
     match data:
         case "hub":
             return _from_hub(benchmark, hub, observer, cache_dir, table)
@@ -63,7 +74,7 @@ def load_rows(
         case None:
             try:
                 return _from_hub(benchmark, hub, observer, cache_dir, table)
-            except HubUnreachableError as error:
+            except (HubUnreachableError, NotOnHubError) as error:
                 if bundled is None:
                     raise
                 rows, source = _from_bundled(files, bundled, read, notify)
@@ -83,7 +94,7 @@ def is_cache(path: Path) -> bool:
         return False
 
 
-def _not_the_benchmark(benchmark: str, rows: int, error: HubUnreachableError) -> str:
+def _not_the_benchmark(benchmark: str, rows: int, error: HarnessError) -> str:
     return (
         f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. {rows} small problems of our own run "
         f"instead, and their score says nothing about {benchmark}. Use --data PATH for the real benchmark."
@@ -98,7 +109,7 @@ def _from_hub(
     table: Table | None,
 ) -> tuple[list[Row], DataSource]:
     if hub is None:
-        raise UsageError(f"{benchmark} is not on the hub", hint="use --data PATH")
+        raise NotOnHubError(f"{benchmark} is not on the hub", hint="use --data PATH, or --data bundled")
     rows, sha256, location = load_hub_rows(
         hub, cache_dir=cache_dir, notify=observer.note, observer=observer, table=table
     )
@@ -140,7 +151,7 @@ def _from_path(
         near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "a path contains a folder or ends in a known suffix"
         raise UsageError(f"--data '{data}' is not bundled, hub or a path", hint=hint)
-    if os.path.isfile(path):
+    if os.path.isfile(path) and not is_archive(path):
         files.require(path)
     rows, sha256 = read(path, notify)
     return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))
@@ -150,5 +161,32 @@ def _has_ending(path: Path) -> bool:
     return file_suffix(path) is not None or is_archive(path)
 
 
-def _one_file(path: Path, table: Table | None, files: SplitFiles) -> tuple[list[Row], str]:
+def _read_path(path: Path, table: Table | None, files: SplitFiles) -> tuple[list[Row], str]:
+    if is_archive(path) or (os.path.isdir(path) and not files.has_files(path)):
+        return _read_many_files(path, files)
     return read_file(files.choose(path) if os.path.isdir(path) else path, table)
+
+
+def _read_many_files(path: Path, files: SplitFiles) -> tuple[list[Row], str]:
+    """Return the rows of a folder or an archive with one JSON object in each file, as MATH is published.
+
+    A folder in it with the word of a split holds that split. The rows have the order of their files, and
+    numbers in names count as numbers. Also returns the SHA-256 (hex) of names and contents. Raises DataError.
+    """
+    tree = read_tree(path, lambda name: name.endswith(".json") and files.holds(path, name))
+    digest = hashlib.sha256()
+    rows: list[Row] = []
+    for name in sorted(tree.contents, key=_natural_order):
+        digest.update(b"%s\0%d\0" % (name.encode(errors="surrogateescape"), len(tree.contents[name])))
+        digest.update(tree.contents[name])
+        found = parse_rows(tree.contents[name], tree.places[name])
+        if len(found) != 1:
+            raise DataError(f"holds {len(found):,} rows, not one object", path=tree.places[name])
+        rows.append(replace(found[0], item=None, file=len(rows) + 1))
+    if not rows:
+        raise files.explain_nothing(path)
+    return rows, digest.hexdigest()
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]

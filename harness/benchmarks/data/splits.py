@@ -26,7 +26,7 @@ class SplitFiles:
     """The rule that tells which file holds the wanted split of a benchmark.
 
     A file whose name has the word of one split holds that split. A file without such a word, and a file by
-    the name under which the evaluation split is published, holds the evaluation split.
+    the published name of the evaluation split, holds the evaluation split.
     """
 
     benchmark: str
@@ -53,10 +53,7 @@ class SplitFiles:
 
         Of several files, one with a published name, the benchmark's name or the word of the split goes first.
         """
-        try:
-            files = sorted(entry for entry in folder.iterdir() if _holds_rows(entry))
-        except OSError as error:
-            raise DataError(f"cannot be read: {error.strerror}", path=folder) from error
+        files = _list_files(folder)
         serving = [file for file in files if self._serves(file)]
         published = [file for file in serving if self._is_published(file)]
         named = [file for file in serving if _plain(self.benchmark) in _plain(file.name)]
@@ -73,13 +70,32 @@ class SplitFiles:
                 hint=self._advise(files[0]),
             )
         names = ", ".join(file.name for file in files[:_NAMED_FILES])
-        names = names or f"no file that ends in {', '.join(SUFFIXES)}"
-        raise DataError(
-            f"is a folder without exactly one file for split '{self.wanted}' of {self.benchmark}; "
+        raise self.explain_nothing(folder, names or f"no file that ends in {', '.join(SUFFIXES)}")
+
+    def explain_nothing(self, path: Path, names: str = "no file NAME.json for it") -> DataError:
+        """Return the error about a folder or an archive without the wanted split."""
+        kind = "folder" if path.is_dir() else "file"
+        return DataError(
+            f"is a {kind} without exactly one file for split '{self.wanted}' of {self.benchmark}; "
             f"it has {names}",
-            path=folder,
+            path=path,
             hint="name one file",
         )
+
+    def has_files(self, folder: Path) -> bool:
+        """Return whether a folder has a file of rows, or no folder at all. Raises DataError."""
+        return bool(_list_files(folder)) or not any(entry.is_dir() for entry in folder.iterdir())
+
+    def holds(self, root: Path, name: str) -> bool:
+        """Return whether a file of one row holds the wanted split, by the folders of its name in `root`.
+
+        Without the word of a split in these, the name of `root` counts. Without any, it is the evaluation
+        split.
+        """
+        parts = PurePath(name).parts[:-1]
+        found = {split for part in parts for split in self._splits_in(PurePath(part))}
+        found = found or self._splits_in(PurePath(root.name))
+        return found == {self.wanted} or (not found and self.wanted == self.evaluation)
 
     def _serves(self, file: PurePath) -> bool:
         if not self.by_name:
@@ -132,6 +148,13 @@ class SplitFiles:
         rename = f"rename a file that holds split '{self.wanted}' so that its name has that word and no other"
         known = split is not None and split in (self.evaluation, *self.others)
         return f"choose split '{split}', or {rename}" if known else rename
+
+
+def _list_files(folder: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if _holds_rows(entry))
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", path=folder) from error
 
 
 def _holds_rows(file: Path) -> bool:

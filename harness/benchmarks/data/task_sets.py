@@ -68,7 +68,7 @@ def find_task_folders(
         return _read_dataset(path / DATASET_TOML, notify)
     if found := list_children(path):
         return [FoundFolder(each) for each in found]
-    raise _nothing_found(path)
+    raise nothing_found(path)
 
 
 def list_children(path: Path) -> list[Path]:
@@ -83,7 +83,8 @@ def list_children(path: Path) -> list[Path]:
     return []
 
 
-def _nothing_found(path: Path) -> UsageError:
+def nothing_found(path: Path) -> UsageError:
+    """Return the error for a path that was to hold task folders."""
     if not path.exists():
         return UsageError(f"{path}: no such folder", hint="-b takes a benchmark's name, or a folder of tasks")
     hint = f"a task folder has a {TASK_TOML} (Harbor) or a {TASK_YAML} (Terminal-Bench 1)"
@@ -115,7 +116,7 @@ def _read_dataset(path: Path, notify: Callable[[str], None]) -> list[FoundFolder
     listed = {each.name: each.digest for each in _validate(_Dataset, values, path).tasks}
     folders = {_read_name(each): each for each in list_children(path.parent)}
     if not listed:
-        return [FoundFolder(each) for each in folders.values()] or _fail(_nothing_found(path.parent))
+        return [FoundFolder(each) for each in folders.values()] or _fail(nothing_found(path.parent))
     if missing := [name for name in listed if name not in folders]:
         raise DataError(
             f"{len(missing)} of {len(listed)} tasks are not in the folder, such as {missing[0]}",
@@ -177,7 +178,7 @@ def _read_registry(path: Path, dataset: str | None, cache_dir: Path) -> Iterator
 
 
 def _list_local(folder: Path, task: _RegistryTask) -> Iterator[Path]:
-    """Yield where a task may be beside the registry, which may be that of a checkout."""
+    """Yield where a task may be beside the registry, which may be in a checkout."""
     if task.git_commit_id is None:
         yield folder / task.path
         if task.git_url is not None:

@@ -55,7 +55,7 @@ class GenerationOptions(ChoiceOptions):
     platform: Annotated[tuple[str, ...], NO_EFFECT] = ()
     """One platform or several."""
     strict_compat: Compatibility = Compatibility.OFF
-    """`off`, `report` or `verdict`; true stands for `report`."""
+    """`off`, `report` or `verdict`; true means `report`."""
     extraction: CodeRule = CodeRule.BETWEEN_LAST_FENCES
     """The rule that chooses the code block of a reply that is the program."""
     solutions: Annotated[str | None, OptionEffect("read the file")] = Field(default=None, min_length=1)
@@ -64,7 +64,7 @@ class GenerationOptions(ChoiceOptions):
     @field_validator("strict_compat", mode="before")
     @classmethod
     def _switch(cls, value: Any) -> Any:
-        # YAML reads `off` as false, so that a boolean must stand for a name.
+        # YAML reads `off` as false, so a boolean must mean a name.
         return {True: "report", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
     def filters(self) -> Filters:

@@ -75,7 +75,7 @@ class AnswerOptions(ChoiceOptions):
     extraction: Extraction = Extraction.OFFICIAL
     """The place of the answer in a reply."""
     exact_types: bool | None = None
-    """Whether True differs from 1 and 1 from 1.0. None stands for the scenario's default."""
+    """Whether True differs from 1 and 1 from 1.0. None means the scenario's default."""
 
 
 def first_block(reply: str) -> str:

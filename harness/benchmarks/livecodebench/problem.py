@@ -97,7 +97,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class PackedTests:
-    """All tests of a problem. The hidden ones stay packed, because those of all problems fill tens of GB."""
+    """All tests of a problem. The hidden ones stay packed, because unpacked they fill tens of GB."""
 
     public: tuple[Test, ...]
     row: Row = field(repr=False)

@@ -44,7 +44,7 @@ def open_input(path: str | os.PathLike[str], *, max_bytes: int) -> io.BufferedRe
     """Return a regular file, opened for reading without waiting for a writer.
 
     Raises OSError, whose `strerror` names the reason, for everything that is not a regular file with an
-    end: named pipes, devices, sockets, folders, and files that the kernel generates, such as those of /proc.
+    end: named pipes, devices, sockets, folders, and files that the kernel generates, such as in /proc.
     The returned stream raises it too, once it has read more than `max_bytes`.
     """
     try:

@@ -143,7 +143,7 @@ class ValueCounter:
     """Counts the values of one JSON text, which may arrive in pieces.
 
     The text must be in UTF-8. Each `{`, `[`, `,` and `:` outside of the texts counts as one value, so the
-    name of a field counts as well. The count of a text that is no JSON is right up to the place where a
+    name of a field counts as well. The count of a text that is not JSON is right up to the place where a
     parser refuses it.
     """
 

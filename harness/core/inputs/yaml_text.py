@@ -39,9 +39,12 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(_read_text(path), path)
 
 
-def read_yaml_with_lines(path: Path) -> tuple[Any, Lines]:
-    """Return the value of a YAML file and the lines of all values in it. Raises as `read_yaml` does."""
-    value, node = _parse(_read_text(path), path)
+def read_yaml_with_lines(path: Path, *, aliases: bool = False) -> tuple[Any, Lines]:
+    """Return the value of a YAML file and the lines of all values in it. Raises as `read_yaml` does.
+
+    With `aliases`, the file may have anchors, aliases and merges. Repeated values count toward MAX_NODES.
+    """
+    value, node = _parse(_read_text(path), path, aliases=aliases)
     return value, Lines(1) if node is None else _list_lines(node, 1)
 
 
@@ -67,11 +70,11 @@ def parse_yaml(text: str, path: Path | None = None) -> Any:
     return _parse(text, path)[0]
 
 
-def _parse(text: str, path: Path | None) -> tuple[Any, Node | None]:
+def _parse(text: str, path: Path | None, *, aliases: bool = False) -> tuple[Any, Node | None]:
     """Return the value of a YAML text, and the tree that it was built from. None if the text is empty."""
     loader = None
     try:
-        loader = _PlainLoader(text)
+        loader = _PlainLoader(text, aliases=aliases)
         node = loader.get_single_node()
         return None if node is None else loader.construct_document(node), node
     except yaml.reader.ReaderError as error:
@@ -115,23 +118,38 @@ def _error(path: Path | None, line: int, problem: str) -> UsageError:
 class _PlainLoader(yaml.SafeLoader):
     """Builds plain values. It checks the bounds during parsing, so it never builds a large value."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, *, aliases: bool = False) -> None:
         super().__init__(stream)
+        self._aliases = aliases
         self._depth = 0
+        self._deepest = 0
         self._nodes = 0
+        # The values and the levels of each whole anchor.
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._flattened: set[int] = set()
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        if getattr(event, "anchor", None) is not None:
+        anchor = getattr(event, "anchor", None)
+        if anchor is not None and not self._aliases:
             raise _problem("anchors (&) and aliases (*) are not allowed; repeat the value", event)
-        self._nodes += 1
-        self._depth += 1
+        is_alias = isinstance(event, yaml.AliasEvent)
+        if is_alias and anchor not in self._sizes:
+            raise _problem(f"the alias *{anchor} has no anchor before it", event)
+        nodes, levels = self._sizes[str(anchor)] if is_alias else (1, 1)
+        before, deepest = self._nodes, self._deepest
+        self._nodes += nodes
+        self._depth += levels
+        self._deepest = self._depth
         if self._depth > MAX_DEPTH:
             raise _problem(f"nested more than {MAX_DEPTH} levels deep", event)
         if self._nodes > MAX_NODES:
             raise _problem(f"more than {MAX_NODES:,} values", event)
         node: Node | None = super().compose_node(parent, index)
-        self._depth -= 1
+        self._depth -= levels
+        if anchor is not None and not is_alias:
+            self._sizes[anchor] = (self._nodes - before, self._deepest - self._depth)
+        self._deepest = max(deepest, self._deepest)
         return node
 
     def construct_object(self, node: Node, deep: bool = False) -> Any:
@@ -151,16 +169,23 @@ class _PlainLoader(yaml.SafeLoader):
         return value
 
     def flatten_mapping(self, node: MappingNode) -> None:
+        if id(node) in self._flattened:
+            return  # An alias of it has come before.
+        self._flattened.add(id(node))
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == f"{_TAG}merge":
-                raise _problem("merges (<<) are not allowed; repeat the keys", key_node)
+                if not self._aliases:
+                    raise _problem("merges (<<) are not allowed; repeat the keys", key_node)
+                continue
             if not isinstance(key_node, ScalarNode):
                 raise _problem("a key that is not text or a number", key_node)
             key = self.construct_object(key_node)
             if key in seen:
                 raise _problem(f"the key '{key}' occurs twice", key_node)
             seen.add(key)
+        if self._aliases:
+            super().flatten_mapping(node)
 
 
 def _is_valid_text(text: str) -> bool:

@@ -117,7 +117,7 @@ def clustered_interval(clusters: Iterable[tuple[float, int]], *, attempts: int) 
     Attempts at one task are alike, and so are tasks of one cluster, so they count as fewer trials than there
     are. The interval is Wilson's with the effective number of trials: the number of independent trials whose
     mean would vary as much as the mean of these clusters does. With one attempt at each task, and each task
-    as its own cluster, this is the number of tasks, and the interval is that of `wilson_interval`. If the
+    as its own cluster, this is the number of tasks, and the interval is `wilson_interval`'s. If the
     clusters do not vary at all, each cluster of a rate of 0 or 1 is one trial.
 
     Args:

@@ -1,7 +1,7 @@
 """AgentBench's `card`: games against two baselines. It needs no data, because a game is named by its row.
 
 A row has `split`, `baseline` (`baseline1` or `baseline2`), `agent` (`first` or `second`) and `game`, a number
-from 0. A folder `card_game` without `games.jsonl`, such as upstream's own, stands for all published games.
+from 0. A folder `card_game` without `games.jsonl`, such as upstream's own, means all published games.
 Source: the task `card_game` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
 """
 

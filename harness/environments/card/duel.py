@@ -105,7 +105,7 @@ def _whose(owner: int, side: int) -> str:
 
 
 NORMAL_CHANCE = 0.3
-"""The chance with which `baseline1` attacks instead of using a skill."""
+"""How likely `baseline1` attacks instead of using a skill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class Duel:
 
 
 def begin_duel(target: CardGame, seed: str) -> Duel:
-    """Return a game in which the agent is to move. The seed decides all that the game draws."""
+    """Return a game where the agent is to move. The seed decides all that the game draws."""
     random = Random(seed)
     orders = [list(FIELDED), list(FIELDED)]
     if target.shuffle:

@@ -184,7 +184,7 @@ class Fish:
 
 
 def never_dodge() -> bool:
-    """Return False, for teams in which no fish dodges."""
+    """Return False, for teams without a fish that dodges."""
     return False
 
 

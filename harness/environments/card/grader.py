@@ -14,7 +14,7 @@ from harness.environments.host_environment import HostEnvironment
 # Tenths, so that the score of integers is exact.
 WIN_WEIGHT, DAMAGE_WEIGHT = 7, 3
 WON, DAMAGE = "won", "damage"
-"""The metrics from which a category's score is computed."""
+"""The metrics that a category's score is computed from."""
 
 
 def card_score(games: int, won: float, damage: float) -> float:
@@ -29,7 +29,7 @@ def card_score(games: int, won: float, damage: float) -> float:
 async def grade_game(environment: HostEnvironment[Duel], target: CardGame, submission: Submission) -> Verdict:
     """Return the verdict on a game, whose state is on the host. A won game passes.
 
-    The score is that of one game. A game that was forfeited or not played to its end counts no damage.
+    The score is for one game. A game that was forfeited or not played to its end counts no damage.
     """
     duel = environment.state
     metrics: dict[str, Any] = {WON: int(duel.is_won), DAMAGE: duel.damage, "game_turns": duel.turns}
@@ -51,7 +51,7 @@ _WIN = 1_000_000
 _FISH = 120
 # The actions that look best alone are the ones whose replies are searched.
 _SEARCHED = 2
-# No reply turns a game around in which a side is this far ahead, so none is searched.
+# No reply turns a game around once a side is this far ahead, so none is searched.
 _AHEAD = 600
 
 
@@ -99,7 +99,7 @@ def list_moves(game: Game) -> list[Move]:
 
 
 def _targets(fish: Fish, mine: list[Fish], enemies: list[Fish]) -> list[int | None]:
-    """Return the positions at which the active skill of a fish may aim, None for all enemies."""
+    """Return the positions that the active skill of a fish may aim at, None for all enemies."""
     match fish.kind.active:
         case Active.FIXED_AREA | Active.AREA:
             return [None]

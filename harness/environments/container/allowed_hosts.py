@@ -41,7 +41,7 @@ class AllowedHosts:
     async def find_addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses that a connection to a host may go to, the best first.
 
-        Addresses that are not public, and those of this machine, count only if the list has them, or a
+        Addresses that are not public, and this machine's own, count only if the list has them, or a
         private network around them. Loopback addresses never count, because they would mean this machine.
         Raises HostRefused.
         """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from harness.environments.container.machine import Machine, list_parents
 from harness.environments.container.seal import ARTIFACTS
 from harness.environments.container.task_toml import MAIN, Artifact
-from harness.environments.os.machine_files import MAX_BATCH
+from harness.environments.os.file_copies import MAX_BATCH
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
 
 MAX_FILES = 500_000

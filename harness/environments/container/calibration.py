@@ -1,4 +1,4 @@
-"""Find the seal level of a task: the first at which its reference passes and an empty agent does not.
+"""Find the seal level of a task: the first where its reference passes and an empty agent does not.
 
 The level belongs to the task and is stored in the cache, under a digest of the folder, of the rules of its
 image, and of the code that decides. So no attempt decides its own level.
@@ -33,6 +33,7 @@ from harness.environments.container import (
     images,
     machine,
     reward,
+    scene,
     seal,
     services,
     steps,
@@ -42,7 +43,14 @@ from harness.environments.container import (
 from harness.environments.container.environment import ContainerEnvironment, open_container, read_folder
 from harness.environments.container.proxied import run as proxied
 from harness.environments.container.seal import LEVELS, Level
-from harness.environments.container.target import TaskFolderSetup, TaskFolderTarget
+from harness.environments.container.target import (
+    NUMBERED,
+    SAME_PROCESS,
+    SEAL_NUMBER,
+    UNPROVEN,
+    TaskFolderSetup,
+    TaskFolderTarget,
+)
 
 if TYPE_CHECKING:
     from harness.environments.container.task_folder import TaskFolder
@@ -51,19 +59,14 @@ if TYPE_CHECKING:
 # verifier gets artifacts alone.
 SEPARATE: tuple[Level, ...] = ("artifacts",)
 TRIED: tuple[tuple[Level, ...], ...] = (("work", "tools", "all"), ("attached",), ("live",))
-# The metric that a run sums up, which is a number: from 1, the place in this list.
-SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
-NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
-# The metric of a task whose tests run code of the agent in their own process.
-SAME_PROCESS = "same_process"
 # The metric of a task whose tests compare objects of the agent's own classes, which decide that themselves.
 WEAK_TESTS = "weak_tests"
 _COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__")
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
 _DECIDING = (
-    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, seal),
-    *(proxied, services, steps, verifier, verifier_machine),
+    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, scene),
+    *(seal, proxied, services, steps, verifier, verifier_machine),
 )
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
@@ -86,7 +89,7 @@ class Calibration:
     has_reports: bool | None = None
     # Whether the tests run code of the agent in their own process, or may do so.
     same_process: bool = False
-    # The names by which the tests used objects of the reference at the level `proxied`.
+    # The names that the tests used objects of the reference by, at the level `proxied`.
     object_names: Sequence[str] | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -173,7 +176,7 @@ async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentCont
 
     Raises as `open_container`.
     """
-    context = replace(context, transcript=_NoTranscript(), turns=None)
+    context = replace(context, transcript=_NoTranscript(), turns=None, start=None)
     tried: dict[str, str] = {}
     folder = read_folder(setup)
     views = steps.list_views(folder)
@@ -244,7 +247,7 @@ async def _find_level(
     tried: dict[str, str],
     act: Callable[[ContainerEnvironment], Awaitable[object]] | None = None,
 ) -> Level | None:
-    """Return the first of these levels at which what `act` leaves passes. Note all tries.
+    """Return the first of these levels where what `act` leaves passes. Note all tries.
 
     The machine of a task with steps can be judged at one level.
     """
@@ -261,7 +264,7 @@ async def _find_level(
 async def _try_levels(
     opened: ContainerEnvironment, levels: tuple[Level, ...], tried: dict[str, str]
 ) -> Level | None:
-    """Return the first of these levels at which what was left passes. Note all tries."""
+    """Return the first of these levels where what was left passes. Note all tries."""
     target = _target(opened)
     adds_reports = verifier.read_tests(opened.folder, target.pass_env).adds_reports
     for level in levels:
@@ -302,7 +305,7 @@ async def _grade(opened: ContainerEnvironment, target: TaskFolderTarget, level: 
 
 
 async def _grade_step(opened: ContainerEnvironment, target: TaskFolderTarget, level: Level) -> Verdict:
-    """Return a verdict, and check reports of tests no longer if those of the reference lack some."""
+    """Return a verdict, and check reports of tests no longer if the reference's reports lack some."""
     verdict = await grader.grade_sealed(opened, target, level)
     if verdict.tampering == grader.TESTS_NOT_REPORTED:
         opened.checks_reports = False

@@ -11,31 +11,24 @@ from dataclasses import dataclass, field, replace
 
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.separation import AGENT_GID, FILES_UID
+from harness.environments.container.scene import Change, ImageFile, Scene, find_optional
 from harness.environments.container.seal import (
     LOGS,
     SOLUTION,
     TESTS,
-    Change,
-    ImageFile,
     Level,
-    Scene,
     divide,
     paths_to_describe,
 )
-from harness.environments.os.machine_files import (
-    MAX_BATCH,
-    SHELLS,
-    USERS,
-    CopyPlan,
-    behind_links,
-    copy_files,
-    login_shells,
-)
+from harness.environments.os.file_copies import MAX_BATCH, CopyPlan, copy_files
+from harness.environments.os.machine_files import SHELLS, USERS, behind_links, login_shells
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox
 
 MAX_BYTES = 4 << 30
 MAX_FILES = 500_000
 MAX_USERS_BYTES = 1 << 20
+# The metadata of a package, whose description follows them.
+MAX_METADATA_BYTES = 1 << 14
 # A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.
 _KEPT_FROM_LINKS = (TESTS, SOLUTION, LOGS, "/proc", "/opt/harness")
 
@@ -85,7 +78,9 @@ async def carry_changes(
             path: ImageFile(entry.kind, entry.mode, frozenset(entry.names)) for path, entry in image.items()
         },
         changed=frozenset(listed),
+        links={entry.path: entry.to for entry in (*image.values(), *entries) if entry.kind == "link"},
     )
+    scene = replace(scene, optional=await _find_optional(target.sandbox, scene))
     carried, dropped = divide([*changes, *absent], level, scene)
     made = {change.path: listed[change.path] for change in carried if change.kind != "absent"}
     if USERS in made and await _find_strange_shell(source, target) is not None:
@@ -109,6 +104,8 @@ async def carry_changes(
 
 def set_apart(entry: FileEntry) -> FileEntry:
     """Return a file of the agent with the owner and the mode that keep it from the tests' processes."""
+    # A list of access rights, or a capability, would open the file again.
+    entry = replace(entry, xattrs=tuple(pair for pair in entry.xattrs if pair[0].startswith("user.")))
     if entry.kind == "folder":
         # The tests make files beside the agent's, and the agent's code must not move them.
         return replace(entry, uid=0, gid=0, mode=entry.mode & 0o1777 | 0o755)
@@ -121,6 +118,19 @@ async def _describe(sandbox: RootSandbox, paths: Sequence[str]) -> dict[str, Fil
     for start in range(0, len(paths), MAX_BATCH):
         found |= await sandbox.describe(paths[start : start + MAX_BATCH])
     return found
+
+
+async def _find_optional(sandbox: RootSandbox, scene: Scene) -> frozenset[str]:
+    """Return the modules that packages of the image import if they are there, if the agent made modules."""
+    if not any((path.rpartition("/")[0] or "/") in scene.start_folders for path in scene.changed):
+        return frozenset()
+    listed = await _describe(sandbox, scene.lists_of_packages)
+    ranges = [
+        (path, 0, min(entry.size, MAX_METADATA_BYTES))
+        for path, entry in listed.items()
+        if entry.kind == "file"
+    ]
+    return find_optional([(await sandbox.read_ranges(ranges[:MAX_BATCH])).decode("utf-8", "replace")])
 
 
 async def _find_strange_shell(source: Machine, target: Machine) -> str | None:

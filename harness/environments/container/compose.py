@@ -26,6 +26,8 @@ _VARIABLE = re.compile(
 )
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", re.IGNORECASE)
+_QUOTED = re.compile(r"(['\"])(.*)\1(?: +#.*)?")
+MAX_ENV_BYTES = 1 << 20
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _HOST = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9_.-]{0,61}[a-zA-Z0-9])?")
 # Commands that only keep a machine alive, as the guest of the agent's machine does.
@@ -169,7 +171,7 @@ class Health(_Part):
 
 
 class Dependency(_Part):
-    """The state in which another service must be first."""
+    """The state that another service must reach first."""
 
     ignored = frozenset(("restart",))
 
@@ -284,11 +286,11 @@ class Compose(_Part):
         return any(network is not None and network.internal for network in networks)
 
     def order(self) -> list[str]:
-        """Return the names of all services in an order in which each follows those it depends on."""
+        """Return the names of all services, each after the services that it depends on."""
         return list(_order({**self.services, MAIN: self.main}))
 
     def names(self, service: str) -> tuple[str, ...]:
-        """Return the names by which other machines reach a service, its own first."""
+        """Return the names that other machines reach a service by, its own first."""
         its = self.services.get(service, Service())
         aliases = (
             alias for member in its.networks.values() if member is not None for alias in member.aliases
@@ -319,14 +321,17 @@ def read_compose(path: Path, lookup: Lookup) -> Compose:
     variable without a value.
     """
     try:
-        values, lines = read_yaml_with_lines(path)
+        values, lines = read_yaml_with_lines(path, aliases=True)
     except UsageError as error:
         raise DataError(error.message, hint=error.hint) from error
     if not isinstance(values, dict) or not isinstance(values.get("services"), dict):
         raise DataError("needs services", path=path, line=1)
     values = {key: value for key, value in values.items() if not str(key).startswith("x-")}
-    values["services"] = {name: _complete(each) for name, each in values["services"].items()}
     try:
+        values["services"] = {
+            name: _complete(each, path.parent, ("services", str(name)))
+            for name, each in values["services"].items()
+        }
         compose = Compose.model_validate(_fill(values, lookup, ()))
     except _Unfilled as error:
         raise _error(path, lines, error.place, error.message, error.hint) from error
@@ -340,18 +345,41 @@ def read_compose(path: Path, lookup: Lookup) -> Compose:
     return compose
 
 
-def _complete(service: Any) -> Any:
-    """Return a service whose variables without a value have the host's."""
+def _complete(service: Any, folder: Path, place: tuple[str, ...]) -> Any:
+    """Return a service with the variables of its env_file. Variables without a value have the host's."""
     if not isinstance(service, dict):
         return {} if service is None else service
-    given = service.get("environment")
+    files = _list(service.get("env_file", []))
+    given = service.get("environment", {})
     if isinstance(given, list):
-        named: Any = [f"{each}=${{{each}}}" if "=" not in str(each) else each for each in given]
-    elif isinstance(given, dict):
-        named = {name: f"${{{name}}}" if value is None else value for name, value in given.items()}
-    else:
+        pairs = (str(each).partition("=") for each in given)
+        given = {name: text if equals else None for name, equals, text in pairs}
+    if not isinstance(files, list) or not isinstance(given, dict):
         return service
-    return {**service, "environment": named}
+    listed = {name: value for file in files for name, value in _read_env_file(file, folder, place).items()}
+    named = {name: f"${{{name}}}" if value is None else value for name, value in {**listed, **given}.items()}
+    rest = {key: value for key, value in service.items() if key != "env_file"}
+    return {**rest, "environment": named} if named else rest
+
+
+def _read_env_file(file: Any, folder: Path, place: tuple[str, ...]) -> dict[str, str | None]:
+    """Return the variables of a file `NAME=VALUE`. A value in single quotes is as it is written."""
+    given = file if isinstance(file, dict) else {"path": file}
+    path = find_inside(folder, str(given.get("path")))
+    if path is None and given.get("required") is False:
+        return {}
+    if path is None or not path.is_file() or path.stat().st_size > MAX_ENV_BYTES:
+        message = f"'{given.get('path')}' is not a file of at most {MAX_ENV_BYTES:,} bytes in {folder.name}/"
+        raise _Unfilled((*place, "env_file"), message)
+    found: dict[str, str | None] = {}
+    for line in path.read_text("utf-8", "replace").splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        quoted = _QUOTED.fullmatch(value.strip())
+        text = value.partition(" #")[0].strip() if quoted is None else quoted[2]
+        if name and not name.startswith("#"):
+            literal = quoted is not None and quoted[1] == "'"
+            found[name.strip()] = (text.replace("$", "$$") if literal else text) if equals else None
+    return found
 
 
 def find_inside(folder: Path, name: str) -> Path | None:

@@ -37,8 +37,15 @@ from harness.environments.container.task_folder import (
     read_task_folder,
     resolve_env,
 )
-from harness.environments.container.task_toml import MAIN, CollectHook, Healthcheck, NetworkMode
+from harness.environments.container.task_toml import (
+    MAIN,
+    CollectHook,
+    EnvironmentTable,
+    Healthcheck,
+    NetworkMode,
+)
 from harness.environments.os.environment import KEEP_BYTES, format_result
+from harness.environments.os.file_copies import Snapshot, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
@@ -141,6 +148,15 @@ class ContainerEnvironment(SandboxEnvironment):
         else:
             await self.machine.sandbox.end_shell()
 
+    async def keep_files(self) -> tuple[Snapshot, int]:
+        if self.services is not None:
+            raise UsageError(
+                f"task {self.folder.name} has services beside its machine, whose files belong to its state",
+                hint="open its environment for each attempt",
+            )
+        files = await keep_files(self.sandbox)
+        return files, files.size_bytes
+
     async def collect(self) -> None:
         """Run the collect hooks beside the agent's processes."""
         self.failed_hook = None
@@ -193,6 +209,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
         limits=choose_limits(context.settings.limits, table, folder),
         user=_name_user(first.toml.agent.user),
         cwd=table.workdir,
+        start=context.start,
         env={
             **({} if compose is None else compose.main.environment),
             **resolve_env(table.env, setup.pass_env, place="environment.env"),
@@ -235,7 +252,9 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
             setup=setup,
             image=image,
             facts=facts,
-            bash=describe_bash(machine, shell, describe_network(folder, network, group.services)),
+            bash=describe_bash(
+                machine, shell, describe_network(folder, network, group.services) + describe_offers(table)
+            ),
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -286,6 +305,17 @@ def describe_network(folder: TaskFolder, network: NetworkMode, beside: Iterable[
         f"{reached}The variables http_proxy and https_proxy name a proxy that reaches {listed}. "
         "There is no other network."
     )
+
+
+def describe_offers(table: EnvironmentTable) -> str:
+    """Return sentences for the agent about the skills and the MCP servers of its task."""
+    servers = (
+        f"{each.name} ({each.transport}, {each.url or ' '.join((each.command or '', *each.args))})"
+        for each in table.mcp_servers
+    )
+    listed = ", ".join(servers)
+    skills = f" The folder {table.skills_dir} has instructions for the task." if table.skills_dir else ""
+    return skills + (f" The machine reaches these MCP servers: {listed}." if listed else "")
 
 
 def find_limits(task: Task, limits: Limits) -> Limits:

@@ -15,7 +15,8 @@ from harness.environments.container.changes import Carried, carry_changes, list_
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.run import run_proxied
 from harness.environments.container.reward import PASS_AT, REWARD
-from harness.environments.container.seal import Level, Scene
+from harness.environments.container.scene import Scene
+from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import TaskFolder
 from harness.environments.container.verifier import Tests, TestsRun, read_tests, run_tests

@@ -168,5 +168,5 @@ async def prepare_tools(
 
 
 def grading_variables(path: str) -> dict[str, str]:
-    """Return the variables with which the tests find the tools of the layer. `path` is the machine's PATH."""
+    """Return the variables that let the tests find the tools of the layer. `path` is the machine's PATH."""
     return {**_VARIABLES, "PATH": f"{_BIN}:{path}"}

@@ -99,7 +99,8 @@ async def find_services(
     is_public: bool,
     hosts: AllowedHosts | None,
 ) -> Services:
-    """Return the services of a task with their images and limits. `main` has those of the agent's machine.
+    """Return the services of a task with their images and limits. `main` has the limits of the agent's
+    machine.
 
     Raises as `find_image` does.
     """

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
-from harness.environments.os.machine_files import CopyPlan, copy_files
+from harness.environments.base import EnvironmentSnapshot
+from harness.environments.os.file_copies import CopyPlan, bring_files, copy_files
 from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
 from harness.sandbox.backends.base import (
     ForeignImage,
@@ -29,7 +30,7 @@ from harness.sandbox.backends.base import (
     NetworkPlace,
     RunsForeignImages,
 )
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -115,7 +116,7 @@ class ContainerSandbox(RootSandbox):
     ) -> ExecResult:
         """Run a command as a user of the image and return its result. Processes that it leaves live on.
 
-        Raises UsageError if the image has no such user, and SandboxError.
+        Raises UsageError if the image has no such user, and SandboxError, also if an agent removed the user.
         """
         request: RunScript = {
             "argv": list(argv),
@@ -128,7 +129,9 @@ class ContainerSandbox(RootSandbox):
         # The guest does not count the time that the command waits for a processor.
         header, body = await self.call("run_script", request, stdin, timeout=find_longest(timeout))
         if "refused" in header:
-            raise UsageError(str(header["refused"])[:500])
+            refused = str(header["refused"])[:500]
+            # An agent may have removed the user, which must not end the run of all tasks.
+            raise SandboxError(refused, acted_in=True) if self.agent_acted else UsageError(refused)
         with self.catch_unreadable():
             result = read_exec_result(cast("JobReply", header), body)
         await self._look_at_disk(if_written=True)
@@ -312,6 +315,7 @@ async def open_machine(
     nested: bool = False,
     beside_mb: int = 0,
     starts_main: bool = True,
+    start: EnvironmentSnapshot | None = None,
 ) -> AsyncIterator[Machine]:
     """Start a machine from an image and yield it; destroy it at the end of the block.
 
@@ -330,6 +334,7 @@ async def open_machine(
         nested: As for `SandboxPool.lease`, for a grading that holds a machine already.
         beside_mb: As in `SandboxSettings`, for several machines of one attempt.
         starts_main: Whether the main process runs.
+        start: The files that the machine gets before its main process starts.
 
     Raises ImageMissingError, UsageError if the backend runs no such images, and SandboxError.
     """
@@ -356,6 +361,9 @@ async def open_machine(
             cwd=facts.folder if cwd is None else cwd,
             env=env or {},
         )
+        if start is not None:
+            sandbox.agent_acted = start.agent_acted
+            await bring_files(start.files, sandbox)
         if starts_main:
             await machine.start_main()
         yield machine

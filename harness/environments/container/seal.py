@@ -8,25 +8,23 @@ cannot depend on what the agent did.
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-from harness.environments.os.machine_files import (
-    COMMAND_FOLDERS,
-    LOADERS,
-    SETTINGS,
-    SHARED_MEMORY,
-    STARTED_BY_TOOLS,
-    TOOL_FOLDERS,
-    behind_links,
-    mentioned_names,
+from harness.environments.container.scene import (
+    LIBRARY_FOLDERS,
+    OPTIONAL_MODULES,
+    VIRTUAL,
+    Change,
+    Scene,
+    below,
+    parents,
 )
+from harness.environments.os.machine_files import LOADERS, SETTINGS, SHARED_MEMORY
 
 Level = Literal["artifacts", "work", "tools", "all", "attached", "live", "proxied"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -37,8 +35,6 @@ _FILES_OF: Mapping[Level, Level] = {"attached": "tools", "proxied": "work"}
 TESTS, SOLUTION, LOGS, ARTIFACTS = "/tests", "/solution", "/logs", "/logs/artifacts"
 # The grader makes these itself, or the kernel does. No file of an agent is ever put there.
 _OF_GRADER = (TESTS, SOLUTION, LOGS, "/opt/harness", "/opt/grading", "/proc", "/sys", "/dev")
-# Package managers believe these files about what is installed and where more of it comes from.
-_PACKAGE_DATA = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/pacman", "/var/cache")
 # Node looks for modules in the folders above the tests, and so at the top.
 _ABOVE_TESTS = ("/node_modules",)
 # A shell or an interpreter runs these before it does anything else.
@@ -66,191 +62,21 @@ _FOUND_BY_SEARCH = re.compile(
     r"|Pipfile|Pipfile\.lock|pylock(?:\.[\w-]+)?\.toml|(?:uv|poetry|pdm)\.lock"
     r"|pip\.conf|npmrc|gitconfig|wgetrc|curlrc|(?:py)?distutils\.cfg"
 )
-# pytest imports these if they are there, and most images lack some of them.
-_IMPORTED_IF_FOUND = frozenset(
-    (
-        *("pytest", "_pytest", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli"),
-        *("argcomplete", "attr", "py", "xdist", "colorama", "setuptools", "pkg_resources", "numpy", "pip"),
-    )
+# Interpreters look for modules and packages in these folders.
+_MODULES = re.compile(r".*/(?:(?:site|dist)-packages|lib-dynload|node_modules|lib(?:64)?/python3(?:\.\d+)?)")
+# A package has a folder or a file of its own here, whose name begins with its command's.
+_OWN = re.compile(r"/(?:etc(?:/xdg)?|usr/(?:local/)?(?:etc|lib(?:/[^/]+-linux-gnu)?|libexec|share))/([^/]+)")
+_COMMAND = re.compile(r"([A-Za-z]+?)(?:rc|config)?(?![A-Za-z]).*")
+# The level `tools` is for new packages of these languages, and for the data of the last two.
+_FOR_PACKAGES = frozenset(("java", "node", "nodejs", "php", "python", "R", "ruby", "locale", "man"))
+# Libraries of the image load these by themselves.
+_PLUGIN = re.compile(
+    r".*/libnss_[^/]*|/usr/(?:lib|share)/(?:[^/]+-linux-gnu/)?"
+    r"(?:gconv|krb5|sasl2|security|engines|ossl-modules|gio|p11-kit|pkcs11)[^/]*/.*"
 )
-# Well-known packages import these if they are there. No module of a task has such a name by chance.
-_OPTIONAL_MODULES = frozenset(
-    (
-        *(
-            "simplejson",
-            "chardet",
-            "cchardet",
-            "socks",
-            "brotli",
-            "zstandard",
-            "h2",
-            "_yaml",
-            "IPython",
-            "ipdb",
-        ),
-        *("numexpr", "bottleneck", "mkl", "threadpoolctl", "hypothesis", "coverage", "gevent", "uvloop"),
-    )
-)
-_PACKAGES = re.compile(r"(?P<folder>.*/(?:site|dist)-packages)/(?P<name>[^/]+)(?P<rest>/.*)?")
 _LIBRARY = re.compile(r"lib.+\.so(\.[\d.]+)?|ld-.+\.so(\.\d+)?")
-_VERSIONS = tuple(f"python3.{minor}" for minor in range(6, 16))
-_LIBRARY_FOLDERS = (
-    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"),
-    *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"),
-)
-# A file that a task names there does not make the whole folder the task's.
-_SHARED_FOLDERS = frozenset(("/", "/tmp", "/var", "/var/tmp", "/home", "/root", "/opt", "/srv", "/mnt"))
-_PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
-_CHANGE_OF_FOLDER = re.compile(r"\bcd\s+[\"']?(/[\w./+@-]*)")
-_PLAIN_WORD = re.compile(r"[A-Za-z]+")
 # A task that mentions the tool is about its hidden files.
 _TOOLS_OF_HIDDEN_FILES = {".git": "git", ".ssh": "ssh", ".vimrc": "vim", ".github": "github"}
-
-
-@dataclass(frozen=True, slots=True)
-class ImageFile:
-    """A file of the pristine image. `names` are the names in a folder."""
-
-    kind: str
-    mode: int = 0
-    names: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A changed path and its kind: `folder`, `file`, `link`, `fifo`, or `absent` if it was removed."""
-
-    path: str
-    kind: str
-
-
-@dataclass(frozen=True)
-class Scene:
-    """The facts that the rules look at: the texts of the task, its artifacts, and its image."""
-
-    # Every text that the agent was given.
-    instruction: str
-    # The folder where tools and tests start.
-    workdir: str = "/"
-    # The text of test.sh.
-    script: str = ""
-    # The environment of the image, with the task's own variables.
-    environment: Mapping[str, str] = field(default_factory=dict)
-    # The sources of the declared artifacts.
-    artifacts: tuple[str, ...] = ()
-    # The files that `paths_to_describe` asks for, as far as the image has them.
-    image: Mapping[str, ImageFile] = field(default_factory=dict)
-    # All changed paths.
-    changed: frozenset[str] = frozenset()
-
-    @functools.cached_property
-    def mentioned(self) -> frozenset[str]:
-        return mentioned_names((self.instruction,))
-
-    @functools.cached_property
-    def named(self) -> frozenset[str]:
-        """The absolute paths in the instruction."""
-        found = (path.rstrip(".:-") for path in _PATH_IN_TEXT.findall(self.instruction))
-        return frozenset(behind_links(path) for path in found if ".." not in path.split("/"))
-
-    @functools.cached_property
-    def search_path(self) -> tuple[str, ...]:
-        """The folders where the image looks for commands."""
-        folders = self.environment.get("PATH", "").split(":")
-        return tuple(dict.fromkeys((*filter(None, map(_tidy, folders)), *COMMAND_FOLDERS)))
-
-    @functools.cached_property
-    def tool_folders(self) -> tuple[str, ...]:
-        """The folders that belong to tools: the usual ones, and those next to commands of the image."""
-        trees = [
-            posixpath.dirname(folder) if posixpath.basename(folder) in ("bin", "sbin") else folder
-            for folder in self.search_path
-        ]
-        own = [tree for tree in trees if tree not in ("/", self.workdir)]
-        files = (
-            self.environment.get(name, "") for name in ("BASH_ENV", "ENV", "LD_PRELOAD", "PYTHONSTARTUP")
-        )
-        return (*TOOL_FOLDERS, *_PACKAGE_DATA, *self.search_path, *own, *filter(None, files))
-
-    @functools.cached_property
-    def start_folders(self) -> tuple[str, ...]:
-        """The folders where an interpreter looks for modules first."""
-        listed = (
-            value for name, value in self.environment.items() if name.endswith("PATH") and name != "PATH"
-        )
-        named = (folder for value in listed for folder in value.split(":"))
-        moved = _CHANGE_OF_FOLDER.findall(self.script)
-        return tuple(dict.fromkeys(("/", self.workdir, *filter(None, map(_tidy, (*named, *moved))))))
-
-    @functools.cached_property
-    def package_folders(self) -> tuple[str, ...]:
-        """The folders where the image may have modules of Python."""
-        trees = (
-            "/usr",
-            "/usr/local",
-            *(folder for folder in self.tool_folders if folder not in TOOL_FOLDERS),
-        )
-        libraries = [f"{tree}/lib/{version}" for tree in dict.fromkeys(trees) for version in _VERSIONS]
-        kinds = ("", "/site-packages", "/dist-packages", "/lib-dynload")
-        return (
-            "/usr/lib/python3/dist-packages",
-            *(library + kind for library in libraries for kind in kinds),
-        )
-
-    @functools.cached_property
-    def modules(self) -> frozenset[str]:
-        """The names of modules that the image or its standard library has."""
-        names = self._names_in(self.package_folders)
-        return frozenset(
-            sys.stdlib_module_names | _IMPORTED_IF_FOUND | {name.partition(".")[0] for name in names}
-        )
-
-    @functools.cached_property
-    def commands(self) -> frozenset[str]:
-        return self._names_in(self.search_path) | STARTED_BY_TOOLS
-
-    def is_called_by_tests(self, command: str) -> bool:
-        """Return whether the tests may call a command that the task does not ask for."""
-        return command in mentioned_names((self.script,)) and command not in self.mentioned
-
-    @functools.cached_property
-    def libraries(self) -> frozenset[str]:
-        return self._names_in(_LIBRARY_FOLDERS)
-
-    def _names_in(self, folders: Iterable[str]) -> frozenset[str]:
-        return frozenset(
-            name for folder in folders if folder in self.image for name in self.image[folder].names
-        )
-
-    def has(self, path: str) -> bool:
-        """Return whether the path exists in the image or among the changes."""
-        return path in self.changed or path in self.image
-
-    def names(self, path: str) -> bool:
-        """Return whether the instruction names this very path, or its name if that is not a plain word."""
-        name = posixpath.basename(path)
-        if path in self.named:
-            return True
-        if _PLAIN_WORD.fullmatch(name):
-            relative = posixpath.relpath(path, self.workdir)
-            return "/" in relative and relative in self.instruction
-        return name in self.mentioned
-
-    def is_work(self, path: str) -> bool:
-        """Return whether a path is in the folders that the task is about."""
-        return _below(path, self.work_folders)
-
-    @functools.cached_property
-    def work_folders(self) -> tuple[str, ...]:
-        folders = {posixpath.dirname(path) if _is_file(path) else path for path in self.named}
-        folders = {self.workdir, *self.named, *folders} - _SHARED_FOLDERS
-        return tuple(sorted(folder for folder in folders if not self.is_tool(folder)))
-
-    def is_tool(self, path: str, kind: str = "folder") -> bool:
-        """Return whether a path belongs to tools of the image. A file at the top is above the commands."""
-        if kind != "folder" and path.count("/") == 1:
-            return True
-        return _below(path, self.tool_folders) and not _below(path, (SHARED_MEMORY,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,26 +89,26 @@ class Rule:
 
 
 def _is_of_grader(change: Change, scene: Scene) -> bool:
-    if _below(change.path, (SHARED_MEMORY,)):
+    if below(change.path, (SHARED_MEMORY,)):
         return False
     # Nothing of the grader is ever in /solution, and a task may want its answer there by name.
     is_answer = change.path in scene.named and change.path.startswith(f"{SOLUTION}/")
-    return _below(change.path, _OF_GRADER) and not is_answer
+    return below(change.path, _OF_GRADER) and not is_answer
 
 
 def _is_undeclared(change: Change, scene: Scene) -> bool:
-    return not _below(change.path, scene.artifacts)
+    return not below(change.path, scene.artifacts)
 
 
 def _belongs_to_tools(change: Change, scene: Scene) -> bool:
     path = change.path
     if not scene.is_tool(path, change.kind):
         return False
-    is_named = any(_below(path, (each,)) for each in scene.named) or path[1:] in scene.mentioned
+    is_named = any(below(path, (each,)) for each in scene.named) or path[1:] in scene.mentioned
     if is_named and path not in scene.image and change.kind != "absent":
         return _shadows_tool(change, scene)
     # The task may be about these, and no program loads code from them.
-    return not _below(path, SETTINGS) and not (is_named and path.startswith("/etc/"))
+    return not below(path, SETTINGS) and not (is_named and path.startswith("/etc/"))
 
 
 def _replaces_tool(change: Change, scene: Scene) -> bool:
@@ -299,22 +125,59 @@ def _shadows_tool(change: Change, scene: Scene) -> bool:
         return True
     if name in scene.libraries and _LIBRARY.fullmatch(name) is not None:
         return True
-    packages = _PACKAGES.fullmatch(change.path)
-    if packages is None or packages["folder"] not in scene.image:
-        return packages is not None and packages["name"].partition(".")[0] in scene.modules
-    known = scene.image[packages["folder"]].names
-    return packages["name"] not in known and packages["name"].partition(".")[0] in scene.modules
+    return _is_in_package(change.path, scene)
+
+
+def _is_in_package(path: str, scene: Scene) -> bool:
+    """Return whether a new file is part of a package of the image, or is found in place of one.
+
+    Interpreters prefer some kinds of files. So a folder or a library beside a `.py` of the image replaces it.
+    """
+    for folder in reversed(parents(path)):
+        name = path[len(folder) + 1 :].partition("/")[0]
+        if not _MODULES.fullmatch(folder) or _MODULES.fullmatch(f"{folder}/{name}"):
+            continue
+        if folder in scene.image and name in scene.image[folder].names:
+            return True
+        if not folder.endswith("/node_modules") and name.partition(".")[0] in scene.modules:
+            return True
+    return False
+
+
+def _extends_tool(change: Change, scene: Scene) -> bool:
+    """Return whether a new file is where a tool or a library of the image looks for parts and settings.
+
+    Its own folder has its name (/usr/share/git-core), and so have its settings (/etc/tmux.conf), which a task
+    may be about. A file below /usr/local is found before the one at the same path below /usr.
+    """
+    path = change.path
+    if path in scene.image or not scene.is_tool(path, change.kind):
+        return False
+    if below(path, SETTINGS) or below(path, scene.named):
+        return False
+    if _PLUGIN.fullmatch(path) or _behind_local(path) in scene.image:
+        return change.kind != "folder"
+    own = _OWN.match(path)
+    command = None if own is None else _COMMAND.fullmatch(own[1])
+    if command is None or command[1] in _FOR_PACKAGES or command[1] not in scene.commands:
+        return False
+    return not (path.startswith("/etc/") and command[1].lower() in scene.folded_words)
+
+
+def _behind_local(path: str) -> str:
+    """Return the path that the image has in /usr for one in /usr/local, or else the same path."""
+    return f"/usr/{path.removeprefix('/usr/local/')}" if path.startswith("/usr/local/") else path
 
 
 def _is_loader(change: Change, scene: Scene) -> bool:
-    return _below(change.path, LOADERS)
+    return below(change.path, LOADERS)
 
 
 def _runs_at_start_up(change: Change, scene: Scene) -> bool:
     name = posixpath.basename(change.path)
     if _PYTHON_START_UP.fullmatch(name) or name == "entry_points.txt":
         return change.path not in scene.named
-    return _below(change.path, _START_UP) and change.path not in scene.named
+    return below(change.path, _START_UP) and change.path not in scene.named
 
 
 def _is_cache(change: Change, scene: Scene) -> bool:
@@ -332,7 +195,7 @@ def _is_hidden(change: Change, scene: Scene) -> bool:
     folders above it. A link or /etc/passwd can make any folder a home, so this holds everywhere.
     """
     path = change.path
-    steps = [path, *_parents(path)]
+    steps = [path, *parents(path)]
     return any(posixpath.basename(step).startswith(".") and not _is_meant(step, scene) for step in steps)
 
 
@@ -344,24 +207,26 @@ def _is_meant(hidden: str, scene: Scene) -> bool:
 
 
 def _is_found_by_search(change: Change, scene: Scene) -> bool:
-    if _below(change.path, _ABOVE_TESTS):
+    if below(change.path, _ABOVE_TESTS):
         return True
     folder, _, name = change.path.rpartition("/")
     if not _FOUND_BY_SEARCH.fullmatch(name) or scene.names(change.path):
         return False
-    return (folder or "/") in scene.start_folders or not scene.is_work(change.path)
+    return (folder or "/") in scene.searched_folders or not scene.is_work(change.path)
 
 
 def _shadows_module(change: Change, scene: Scene) -> bool:
-    """Return whether Python would import the file in place of a module that the image has."""
+    """Return whether the file is found in place of a module or a library that the image has."""
     folder, _, name = change.path.rpartition("/")
+    if folder in scene.start_folders and name in scene.libraries and _LIBRARY.fullmatch(name):
+        return True
     module = name.partition(".")[0]
     if module == "__init__":
         # A folder without such a file hides no module of a later folder.
         folder, _, module = folder.rpartition("/")
-    elif not name.endswith((".py", ".pyc", ".so")):
+    elif change.kind != "link" and not name.endswith((".py", ".pyc", ".so")):
         return False
-    if (folder or "/") not in scene.start_folders or module not in scene.modules | _OPTIONAL_MODULES:
+    if (folder or "/") not in scene.start_folders or module not in scene.modules | OPTIONAL_MODULES:
         return False
     return not scene.names(change.path)
 
@@ -369,7 +234,7 @@ def _shadows_module(change: Change, scene: Scene) -> bool:
 def _steers_git(change: Change, scene: Scene) -> bool:
     """Return whether git runs the file, or reads commands from it, because it is in a repository."""
     path = change.path
-    for step in (path, *_parents(path)):
+    for step in (path, *parents(path)):
         folder, _, name = step.rpartition("/")
         is_setting = name in ("config", "config.worktree", "commondir", "gitdir") and step == path
         if (is_setting or name == "hooks") and any(
@@ -397,6 +262,7 @@ RULES = (
     Rule("tool of the image", "work", _belongs_to_tools),
     Rule("replaced tool", "tools", _replaces_tool),
     Rule("shadow of a tool", "tools", _shadows_tool),
+    Rule("part of a tool", "tools", _extends_tool),
     Rule("loader of libraries", "tools", _is_loader),
     Rule("start-up of a tool", "tools", _runs_at_start_up),
     Rule("cache of a tool", "tools", _is_cache),
@@ -438,35 +304,14 @@ def divide(changes: Iterable[Change], level: Level, scene: Scene) -> tuple[list[
 
 def paths_to_describe(changes: Iterable[Change], scene: Scene) -> list[str]:
     """Return the paths whose description in the pristine image the rules need."""
-    needed = {*scene.search_path, *scene.package_folders, *_LIBRARY_FOLDERS, *SETTINGS}
+    needed = {*scene.search_path, *scene.package_folders, *LIBRARY_FOLDERS, *SETTINGS, *scene.start_folders}
+    # One of these may be a link.
+    needed.update(step for folder in (*scene.search_path, *scene.start_folders) for step in parents(folder))
     for change in changes:
-        needed.add(change.path)
-        for step in (change.path, *_parents(change.path)):
+        needed |= {change.path, _behind_local(change.path)}
+        for step in (change.path, *parents(change.path)):
             if posixpath.basename(step) in ("config", "config.worktree", "commondir", "gitdir", "hooks"):
                 needed.update(f"{posixpath.dirname(step)}/{part}" for part in ("objects", "refs"))
-        if (packages := _PACKAGES.fullmatch(change.path)) is not None:
-            needed.add(packages["folder"])
+        needed.update(folder for folder in parents(change.path) if _MODULES.fullmatch(folder))
+        needed.update(f"{folder}/{VIRTUAL}" for folder in parents(change.path))
     return sorted(needed)
-
-
-def _tidy(path: str) -> str:
-    """Return an absolute path in its plain form, or nothing."""
-    return behind_links(posixpath.normpath(path)) if path.startswith("/") else ""
-
-
-def _is_file(path: str) -> bool:
-    """Return whether a path in a text looks like a file's rather than a folder's."""
-    return "." in posixpath.basename(path).lstrip(".")
-
-
-def _parents(path: str) -> list[str]:
-    """Return the folders above a path but the top, from the nearest on."""
-    found = []
-    while (path := posixpath.dirname(path)) != "/":
-        found.append(path)
-    return found
-
-
-def _below(path: str, folders: Iterable[str]) -> bool:
-    """Return whether a path is one of these folders or below one."""
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

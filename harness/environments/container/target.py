@@ -8,6 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.environments.container.seal import LEVELS
+
+# The metric that a run sums up, which is a number: from 1, the place in this list.
+SEAL_NUMBER, UNPROVEN = "seal_number", "unproven"
+NUMBERED = (*(level for level in LEVELS if level != "proxied"), UNPROVEN, "proxied")
+# The metric of a task whose tests run code of the agent in their own process.
+SAME_PROCESS = "same_process"
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFolderSetup:

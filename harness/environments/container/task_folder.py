@@ -59,7 +59,7 @@ class TaskFolder:
     name: str
     # `sha256:` and the digest of the paths and the bytes of its files, as a dataset.toml names it.
     digest: str
-    # Empty for a task with steps, each of which has its own.
+    # Empty for a task with steps, because each step has its own.
     instruction: str
     toml: TaskToml
     # Whether there are a tests/test.sh, a solution/solve.sh, an environment/Dockerfile.
@@ -71,7 +71,7 @@ class TaskFolder:
     steps: tuple[TaskStep, ...] = ()
     # Notes for the user: unknown keys.
     warnings: tuple[str, ...] = ()
-    # The folders of the tests, from the task folder on. Files of a later one replace those of an earlier one.
+    # The folders of the tests, from the task folder on. Files of a later one replace an earlier one's.
     tests: tuple[str, ...] = (TESTS,)
     solution: str = SOLUTION
 

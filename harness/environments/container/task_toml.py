@@ -273,7 +273,7 @@ def _parse_size(name: str, size: Any) -> int:
 class AgentTable(_Network):
     """The table `[agent]`: the limit of the agent, its user, and its network if that differs."""
 
-    # None is no limit of the task's own.
+    # None is not a limit of the task's own.
     timeout_sec: Positive | None = None
     user: User | None = None
 

@@ -103,7 +103,7 @@ class TestsRun:
     unreported: tuple[str, ...] = ()
     # The line that says that a tool of the tests did not start.
     missing_tool: str | None = None
-    # What is known about the run beside its output, for the metrics.
+    # The facts about the run beside its output, for the metrics.
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property

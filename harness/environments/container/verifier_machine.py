@@ -112,7 +112,7 @@ async def open_verifier_machine(
     """Start the machine of the tests from its pristine image, without a network by default, and yield it.
 
     Its services, if the tests reach any, are new too, and no agent has reached them. An `attached` machine
-    reaches the services as the agent left them: those of the task, or else those in the agent's machine.
+    reaches the services as the agent left them: the task's services, or else the ones in the agent's machine.
     """
     rules = opened.context.machine_rules or MachineRules()
     seconds, settings = chosen.tests.seconds + MARGIN_SECONDS, opened.context.settings

@@ -15,7 +15,7 @@ SPEC = EnvironmentSpec(
     grading_seccomp="strict",
     # Files in the work folder use memory: the database, and the copy that the grader reads.
     limits=Limits(disk_mb=128),
-    # The one in which the reference's SQL runs.
+    # The one that runs the reference's SQL.
     nested_sandboxes=1,
     turns=TURNS,
     open_environment=open_environment,

@@ -163,7 +163,7 @@ async def find_unsound(
 def why_unsound(state: DatabaseState, made: Table | TableUnreadable) -> str | None:
     """Return the reason why no grader can rely on a state, or None for a sound one.
 
-    `made` is the table after the state's own SQL. If the published hash is that of the table before it,
+    `made` is the table after the state's own SQL. If the published hash belongs to the table before it,
     MySQL refused the SQL. MySQL refuses more than SQLite does, for instance an UPDATE that compares a number
     with a text such as `2012-13`.
     """
@@ -173,7 +173,7 @@ def why_unsound(state: DatabaseState, made: Table | TableUnreadable) -> str | No
     if published is None or is_hash_of(published, made.rows) or not is_hash_of(published, state.before.rows):
         return None
     return (
-        "its published hash is that of the unchanged table, because its reference's own SQL failed upstream"
+        "its published hash belongs to the unchanged table, because its reference's own SQL failed upstream"
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
@@ -127,7 +127,7 @@ async def read_table(sandbox: Sandbox, name: str) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """SQL of MySQL's dialect with the tables on which it runs. `table` names the one that is compared."""
+    """SQL of MySQL's dialect with the tables it runs on. `table` names the one that is compared."""
 
     tables: tuple[Table, ...]
     table: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import Field
 
-from harness.core.errors import SandboxError
+from harness.core.errors import SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
@@ -28,6 +28,8 @@ from harness.sandbox.sandbox import Sandbox
 TURNS = 15
 # The time of one call of the reference's own SQL, in seconds.
 REFERENCE_SECONDS = 20.0
+# The names of the guest, whose module takes long to import.
+FILE, JOURNAL = "database.sqlite", "database.sqlite-journal"
 # The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
 
@@ -119,7 +121,12 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
     settings = trusted_settings(context)
     async with context.pool.lease(settings, seconds=context.seconds, key=context.key) as sandbox:
         async with context.pool.gate:
-            await create_tables(sandbox, task.setup.tables)
+            if context.start is None:
+                await create_tables(sandbox, task.setup.tables)
+            else:
+                sandbox.agent_acted = context.start.agent_acted
+                for name, content in context.start.files.items():
+                    await sandbox.write_file(name, content, mode=0o600)
         environment = Database(sandbox, context)
         environment.publish(task, make_published(sandbox))
         yield environment
@@ -145,11 +152,18 @@ class Database(SandboxEnvironment):
     async def _run_sql(self, arguments: Sql) -> str:
         return await ask(self.sandbox, arguments.sql)
 
+    async def keep_files(self) -> tuple[dict[str, bytes], int]:
+        files = {FILE: await self.sandbox.read_file(FILE)}
+        # A call that was killed in a transaction leaves a journal, by which the next call undoes it.
+        with contextlib.suppress(UsageError):
+            files[JOURNAL] = await self.sandbox.read_file(JOURNAL)
+        return files, sum(map(len, files.values()))
+
     @contextlib.asynccontextmanager
     async def open_for_reference(self) -> AsyncIterator[Sandbox]:
         """Open the sandbox where the reference's SQL runs after the agent's end. Raises SandboxError.
 
-        If further agents may act in this sandbox, it is another one, in which none ever acts.
+        If further agents may act in this sandbox, it is another one, where none ever acts.
         """
         if self.context.key is None:
             yield self.sandbox
@@ -162,7 +176,7 @@ class Database(SandboxEnvironment):
         """Make the sandbox ready for the next attempt. If that fails, it is destroyed."""
         clean = False
         if self.sandbox.clean and not self.holds_reference:
-            # The verdict stands after a failure, because the attempt needs the sandbox no more.
+            # The verdict counts after a failure, because the attempt needs the sandbox no more.
             with contextlib.suppress(SandboxError):
                 clean = await reset(self.sandbox)
         self.sandbox.clean = clean
@@ -284,7 +298,7 @@ def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
 def _find_final_answer(action: WrittenAction) -> TextCall | None:
     """Return the call that submits the answer after `Final Answer:`, None if there is none.
 
-    It is the rest of the line. A list may extend to the line that ends with its bracket. An empty rest stands
+    It is the rest of the line. A list may extend to the line that ends with its bracket. An empty rest asks
     for the next block, or else for the next line that is not empty.
     """
     lines = [action.rest, *action.lines]

@@ -1,4 +1,4 @@
-"""Grade answers to questions about a table, and the state in which an agent left a table."""
+"""Grade answers to questions about a table, and the state of a table that an agent left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NUMBER = re.compile(r"[+-]?(?:\d{1,300}(?:\.\d{0,300})?|\.\d{1,300})(?:[eE][+-]
 
 
 def answer_values(text: str) -> tuple[str, ...] | None:
-    """Return the values of an answer: those of a JSON or Python list, or the text as one value.
+    """Return the values of an answer: the items of a JSON or Python list, or the text as one value.
 
     A row of one value counts as that value. Returns None if the answer is empty, an empty list, too long, or
     a list of anything else.

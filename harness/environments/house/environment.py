@@ -104,7 +104,7 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
     if not isinstance(target, HouseGame):
         yield open_without_world(context)
         return
-    # A load takes a few milliseconds, in which no other attempt could run.
+    # A load takes a few milliseconds, and no other attempt could run meanwhile.
     play, _ = await asyncio.to_thread(load_game, target.path, sha256=target.sha256)
     household = Household(play)
 

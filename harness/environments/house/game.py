@@ -135,7 +135,7 @@ class GameError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words in which the two grammars differ."""
+    """The words that differ between the two grammars."""
 
     # The verb and the preposition of the command that puts an object down.
     put: str

@@ -126,7 +126,7 @@ def read_goal(text: str) -> Goal:
 
 
 def _sort(conditions: list[Condition]) -> list[Condition]:
-    """Return the conditions in the order of the search, in which each limits the next as much as it can.
+    """Return the conditions in the order of the search, where each limits the next as much as it can.
 
     Those with the fewest free variables come first, and of these the ones about objects that are known. So
     the search goes from an object to its receptacle, and does not try all pairs of objects of a type.

@@ -59,7 +59,7 @@ _ONTOLOGY = f"ontology/{RANGES}", f"ontology/{VOCABULARY}"
 # The type of the answer is the first word of the gold expression that is a type.
 _ANSWER_TYPE = re.compile(r"\(AND ([A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)+) ", re.ASCII)
 _NOT_FREEBASE = "not Freebase"
-_UNSOLVED = "its gold actions break a rule that is no matter of strictness"
+_UNSOLVED = "its gold actions break a rule that is not a matter of strictness"
 
 _PROMPT = """\
 You answer a question with a knowledge graph. Its entities are connected by relations, such as \
@@ -89,7 +89,7 @@ _SOURCES: Mapping[Source, str] = {
 class KnowledgeOptions(Options):
     """The options of the category."""
 
-    # Upstream's own rules on types and ids, by which some gold actions fail.
+    # Upstream's own rules on types and ids, which some gold actions break.
     strict: bool = False
     # The path of a file with graphs (`kg_files.load_graph_file`).
     graph: Annotated[str | None, OptionEffect("read the file")] = None
@@ -118,7 +118,7 @@ class KnowledgeOptions(Options):
             raise UsageError(f"kg.graph is '{self.graph[:200]}', and there is no such file")
         if self.ontology is not None and not (Path(self.ontology) / RANGES).is_file():
             raise UsageError(
-                f"kg.ontology is '{self.ontology[:200]}', and that is no folder with {RANGES}",
+                f"kg.ontology is '{self.ontology[:200]}', and that is not a folder with {RANGES}",
                 hint=f"name the folder with {RANGES} and {VOCABULARY}, which upstream's repository has as "
                 "src/server/tasks/knowledgegraph/ontology",
             )
@@ -356,7 +356,7 @@ def _make_world_of_file(own: KnowledgeOptions, path: str, _stamp: tuple[int, ...
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Return the times and sizes of a file, or of the files of an ontology, by which a change is noticed."""
+    """Return the times and sizes of a file, or of the files of an ontology, which show a change."""
     files = [Path(path) / name for name in (RANGES, VOCABULARY)] if Path(path).is_dir() else [Path(path)]
     found = (file.stat() for file in files if file.exists())
     return tuple(number for stat in found for number in (stat.st_mtime_ns, stat.st_size))

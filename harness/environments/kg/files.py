@@ -58,11 +58,11 @@ def parse_ontology(ranges: bytes, vocabulary: bytes, place: Callable[[str], Pure
     try:
         found = parse_ranges(ranges.decode("utf-8"))
     except ValueError as error:
-        raise DataError(f"is no list of relations: {error}", path=place(RANGES)) from error
+        raise DataError(f"is not a list of relations: {error}", path=place(RANGES)) from error
     try:
         relations, attributes = parse_vocabulary(parse_data(vocabulary))
     except (ValueError, BrokenJSONError) as error:
-        raise DataError(f"is no vocabulary: {error}", path=place(VOCABULARY)) from error
+        raise DataError(f"is not a vocabulary: {error}", path=place(VOCABULARY)) from error
     return Ontology(relations, attributes, found)
 
 
@@ -123,7 +123,7 @@ def read_n_triples(lines: Iterable[bytes], path: PurePath) -> Iterator[Triple]:
             continue
         found = _LINE.fullmatch(text)
         if found is None:
-            raise DataError("is no triple of N-Triples", path=path, line=number)
+            raise DataError("is not a triple of N-Triples", path=path, line=number)
         entity = found["entity"]
         node = (
             make_literal(_unescape(found["text"]), found["language"] or "", found["datatype"] or "")

@@ -132,7 +132,7 @@ class _Maker:
         return [answer if _ENTITY_ID.fullmatch(answer) else Literal(answer) for answer in self._plan.answers]
 
     def _grow(self, program: Entity | Program, wanted: Sequence[Node], *, shadow: bool) -> None:
-        """Add triples by which a program, or its shadow, finds these nodes."""
+        """Add triples that lead a program, or its shadow, to these nodes."""
         match program:
             case Neighbors(Entity(name), relation):
                 chosen = self._find_substitute(name, relation) if shadow else relation

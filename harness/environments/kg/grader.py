@@ -55,7 +55,7 @@ async def grade_answer(
     variable = session.find_variable(submission.text)
     if variable is None:
         shown = escape_text(shorten(submission.text, _SHOWN_CHARACTERS))
-        evidence = f"the answer is no variable: '{shown}'; there are {len(session.variables)}"
+        evidence = f"the answer is not a variable: '{shown}'; there are {len(session.variables)}"
         return Verdict(Status.FAILED, 0.0, metrics, evidence, Phase.EVALUATOR)
     try:
         found = await run_blocking(session.knowledge, lambda: session.knowledge.answers(variable.program))
@@ -103,7 +103,7 @@ async def solve(environment: HostEnvironment[Session], target: KnowledgeAnswer) 
 
 _ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 _VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
-# The largest count for which a graph is made.
+# The largest count that a graph is made for.
 MAX_COUNT = 5000
 
 
@@ -127,7 +127,7 @@ def read_plan(actions: Sequence[str], entities: Mapping[str, str], answers: Sequ
     def variable(text: str) -> Program:
         found = _VARIABLE.fullmatch(text)
         if found is None or int(found[1]) >= len(variables):
-            raise GoldError(f"its reference uses {text}, which is no variable by then")
+            raise GoldError(f"its reference uses {text}, which is not a variable by then")
         return variables[int(found[1])]
 
     read: list[Action] = []
@@ -202,7 +202,7 @@ def _require_sound(plan: Plan) -> None:
     named = find_entities(plan.program)
     for name in sorted(named):
         if _ENTITY_ID.fullmatch(name) is None:
-            raise GoldError(f"its reference starts at {name}, which is no entity")
+            raise GoldError(f"its reference starts at {name}, which is not an entity")
     if not plan.answers:
         raise GoldError("it has no gold answer")
     shared = sorted(named & set(plan.answers))
@@ -218,4 +218,4 @@ def _require_sound(plan: Plan) -> None:
         and len(plan.answers[0]) <= len(str(MAX_COUNT))
         and int(plan.answers[0]) <= MAX_COUNT
     ):
-        raise GoldError(f"its reference counts, and its gold answer is no number up to {MAX_COUNT:,}")
+        raise GoldError(f"its reference counts, and its gold answer is not a number up to {MAX_COUNT:,}")

@@ -128,9 +128,9 @@ def parse_node(value: str | int | float) -> Node:
 
 
 def make_literal(text: str, language: str = "", datatype: str = "") -> Literal:
-    """Return a literal, with its number if the datatype is that of numbers.
+    """Return a literal, with its number if the datatype is a number's.
 
-    A text without a datatype is no number, even if it has digits alone. SPARQL puts `"9"` after `"10"`.
+    A text without a datatype is not a number, even if it has digits alone. SPARQL puts `"9"` after `"10"`.
     """
     word = _LAST_WORD.search(datatype)
     if word is None or word[0] not in _NUMERIC or len(text) > _MAX_DIGITS:
@@ -248,7 +248,7 @@ def _rank(value: Node) -> _Rank:
     return (2, 0.0, value.text)
 
 
-# The type of a node of which nothing else is known, as in Freebase.
+# The type of a node without a known type, as in Freebase.
 ANY_TYPE = "common.topic"
 
 

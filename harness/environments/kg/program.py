@@ -130,9 +130,9 @@ def find_entities(program: Entity | Program) -> frozenset[str]:
 
 
 def find_extreme(program: Entity | Program) -> Extreme | None:
-    """Return the extreme at which a program is, or from which later steps lead on, None without one.
+    """Return the extreme that a program ends at, or that later steps lead on from, None without one.
 
-    It is None for two extremes that meet, each of which has its best value alone.
+    It is None for two extremes that meet, because each has its best value alone.
     """
     match program:
         case Extreme():

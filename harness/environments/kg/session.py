@@ -1,6 +1,6 @@
 """The functions of the knowledge graph in one attempt: their rules, and the variables that they make.
 
-Every list is sorted, because upstream's order is that of a hash. A text of an agent is only compared with
+Every list is sorted, because upstream's order comes from a hash. A text of an agent is only compared with
 the names of variables, entities and relations.
 """
 

@@ -193,7 +193,7 @@ def _read_binding(binding: Any) -> str:
     ((_name, found),) = binding.items()
     value = found["value"]
     if not isinstance(value, str):
-        raise TypeError("a value is no text")
+        raise TypeError("a value is not a text")
     return value
 
 

@@ -2,7 +2,7 @@
 
 Upstream has one spreadsheet for each split, in English in `lateralthinkingpuzzle/` and in Chinese in
 `lateralthinkingpuzzle_zh/`. A user's own puzzles may be JSON Lines with the fields `story`, `answer`,
-`story_keys` and `answer_keys`, of which the last two are lists of texts.
+`story_keys` and `answer_keys`. The last two are lists of texts.
 Source: the task `lateralthinkingpuzzle` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
 """
 
@@ -82,7 +82,7 @@ class LateralOptions(Options):
 
     # The host: `offline`, the name of an endpoint of the config, or an endpoint such as
     # {model: NAME, base_url: URL, api_key_env: VARIABLE}.
-    # The effect is that of the judge, which a run lists with its endpoint.
+    # The effect is the judge's, which a run lists with its endpoint.
     host: Annotated[str | Endpoint, NO_EFFECT] = OFFLINE
 
     @field_validator("host", mode="before")
@@ -180,8 +180,8 @@ def _keys(row: Row, field: str) -> tuple[str, ...]:
 def _choose_decoys(row: Row, place: int, keys: Sequence[Sequence[str]], language: Language) -> list[str]:
     """Return the facts of other puzzles that have nothing to do with the puzzle of a row.
 
-    Each text has those of one puzzle, one in each line. The puzzles with enough facts to look like a solution
-    of this one come first.
+    Each text has the facts of one puzzle, one in each line. The puzzles with enough facts to look like a
+    solution of this one come first.
     """
     own = " ".join((row.text("story"), row.text("answer"), *keys[place]))
     known = list_terms(own, language)

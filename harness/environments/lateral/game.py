@@ -44,7 +44,7 @@ class LateralPuzzle:
     # Facts of other puzzles, which are false here, in a group for each puzzle. A host that confirms one is
     # not to be trusted.
     decoys: tuple[tuple[str, ...], ...] = ()
-    # The name of the host: `offline`, or that of a model.
+    # The name of the host: `offline`, or a model's.
     host: str = "offline"
 
 

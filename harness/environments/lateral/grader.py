@@ -93,7 +93,7 @@ async def solve(environment: HostEnvironment[LateralGame], puzzle: LateralPuzzle
 def phrase_question(key: str, puzzle: LateralPuzzle) -> str:
     """Return a question that contains a key and does not repeat a fact of the story.
 
-    Signs of which the story has none lower the share of the characters that both have.
+    Signs that the story lacks lower the share of the characters that both have.
     """
     if is_in_story(key[:MAX_QUESTION_CHARACTERS], puzzle.story_keys):
         key = f"{'?' * (len(key) // 4 + 2)} {key}"

@@ -164,7 +164,7 @@ def has_key(question: str, puzzle: LateralPuzzle, number: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _list_key_terms(puzzle: LateralPuzzle, number: int) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the terms of a key, and those of them that the story lacks."""
+    """Return the terms of a key, and the ones that the story lacks."""
     key = list_terms(puzzle.answer_keys[number], puzzle.language)
     return key, key - list_terms(puzzle.story, puzzle.language)
 

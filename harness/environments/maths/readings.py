@@ -253,7 +253,7 @@ def _values(gold: str, answer: str) -> list[str]:
     if len(split_top(gold, _EQUALS)) > 1:
         return sides if all(map(has_value, sides)) else [answer]
     if has_value(gold):
-        # The value may be that of any expression with an unknown, as in `x + y = 7`.
+        # The value may belong to any expression with an unknown, as in `x + y = 7`.
         return [side for side in sides if has_value(side) and not _is_name(side)] or [answer]
     named = [side for side in sides if not _is_name(side)]
     return named or [answer]

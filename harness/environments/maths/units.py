@@ -45,7 +45,7 @@ _COUNTED = (
     "colour shirt sock shoe hat song movie"
 )
 _NOUNS = frozenset(_COUNTED.split())
-# Adjectives that may stand before such a noun. Others, such as `more` or `remaining`, may change the value.
+# Adjectives that may come before such a noun. Others, such as `more` or `remaining`, may change the value.
 _ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
 _REMARKS = ("exactly", "in total", "total", "altogether")
 APPROXIMATE = frozenset({"approximately", "approx"})

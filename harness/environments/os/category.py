@@ -91,7 +91,7 @@ class OsRecord:
     """The script that runs in the agent's shell before the agent acts."""
     match: Match | None
     checks: tuple[Script | None, ...]
-    """The scripts of the check, in which None stands for `example`."""
+    """The scripts of the check. None means `example`."""
     example: Script | None
     labels: tuple[str, ...]
 
@@ -182,7 +182,7 @@ def read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
 
 
 def show_prompt(record: OsRecord, *, is_published: bool = False) -> str:
-    """Return the prompt of a task, for our tools or for those of the published function calls."""
+    """Return the prompt of a task, for our tools or for the published function calls."""
     if is_published:
         return _PUBLISHED_PROMPT.format(task=record.description.strip())
     return _PROMPT.format(end=_END, task=record.description.strip())
@@ -223,7 +223,7 @@ def read_record(row: Row) -> OsRecord:
     )
     if None in record.checks and record.example is None:
         raise row.error(
-            "has a null, which stands for the example, but the record has no example",
+            "has a null, which means the example, but the record has no example",
             field="evaluation.check",
         )
     return record

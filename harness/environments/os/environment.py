@@ -15,24 +15,28 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
+from harness.environments.os.file_copies import (
+    CopyPlan,
+    Snapshot,
+    bring_files,
+    copy_files,
+    keep_files,
+    plan_all,
+    take_snapshot,
+)
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
     USERS,
-    CopyPlan,
-    Snapshot,
     behind_links,
     changed_tools,
     commands_of_checks,
-    copy_files,
     login_shells,
     mentioned_names,
     named_tool_paths,
     paths_to_describe,
-    plan_all,
     plan_copy,
     plan_tools,
-    take_snapshot,
 )
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
 from harness.environments.os.scripts import Script, run_script
@@ -189,6 +193,10 @@ class Machine(SandboxEnvironment):
                     f"the login shell of {user} is {shell}, whose exit code no check can trust"
                 )
 
+    async def keep_files(self) -> tuple[MachineFiles, int]:
+        left = await keep_files(self.sandbox, self.began_ns)
+        return MachineFiles(self.before, left), self.before.size_bytes + left.size_bytes
+
     @contextlib.asynccontextmanager
     async def _lease_fresh(self) -> AsyncIterator[RootSandbox]:
         context = self.context
@@ -217,6 +225,14 @@ class Machine(SandboxEnvironment):
             await asyncio.wait([listing])
             if not listing.cancelled():
                 listing.exception()  # asyncio warns of an exception that nobody retrieves
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFiles:
+    """The files that the set-up of a machine changed, and those that were changed since then."""
+
+    before: Snapshot
+    left: Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +266,19 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
         raise DataError(f"task {task.id} has the set-up of another environment: {type(setup).__name__}")
     settings = _settings(context.workspace or context.settings)
     async with context.pool.lease(settings, seconds=context.seconds) as leased:
-        sandbox = _require_root(leased)
+        sandbox, start = _require_root(leased), context.start
         async with context.pool.gate:
+            # A start from other files needs this too, because it starts the shell and the processes.
             await set_up(sandbox, setup)
-            before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
+            if start is not None:
+                before = start.files.before
+                await bring_files(before, sandbox)
+            else:
+                before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
         began_ns = await sandbox.begin()
+        if start is not None:
+            sandbox.agent_acted = start.agent_acted
+            await bring_files(start.files.left, sandbox)
         machine = Machine(sandbox, context, task_text=task.prompt, before=before, began_ns=began_ns)
         machine.publish(task, make_published(sandbox))
         yield machine

@@ -2,7 +2,7 @@
 
 Nothing trusted runs in the machine that the agent acted in. A gold answer is computed in a copy of the
 machine from before the agent acted. A check of the state runs in a fresh machine with its own tools and PID
-1. This machine gets only those of the agent's files that a task can be about
+1. This machine gets only the files of the agent that a task can be about
 (`harness.environments.os.machine_files`). A check that only compares its parameters runs in a machine without
 the agent's files.
 """

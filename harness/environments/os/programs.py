@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from harness.environments.os.machine_files import CopyPlan, Snapshot, copy_files, take_snapshot
+from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
 from harness.environments.os.root_sandbox import FileEntry, RootSandbox
 from harness.environments.os.scripts import Script, run_script
 from harness.sandbox.results import ExecResult

@@ -18,7 +18,7 @@ from harness.core.errors import SandboxError, UsageError
 from harness.environments.os.guest.contents import page_order
 from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
 from harness.sandbox.results import ExecResult, read_exec_result
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 # A path, an offset and a length in bytes.
 FileRange = tuple[str, int, int]
 MAX_SIZE = 1 << 40
+# The host has this much of all changed files in its memory, without their contents.
+MAX_LISTING_BYTES = 256 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +262,19 @@ class RootSandbox(Sandbox):
         Raises UnreadableFiles and SandboxError as `list_changed` does.
         """
         entries: list[FileEntry] = []
-        after = ""
+        after, size = "", 0
         while True:
             request: List = {"since_ns": since_ns, "after": after}
             listing = await self._work_on_files("list", request)
             with self.catch_unreadable():
                 page, is_last = file_page(listing)
             entries += page
+            size += len(listing)
             if len(entries) > most:
                 raise UnreadableFiles(f"more than {most:,} files were changed")
+            if size > MAX_LISTING_BYTES:
+                # Names, targets of links and attributes can be long.
+                raise UnreadableFiles(f"the list of changed files has more than {MAX_LISTING_BYTES:,} bytes")
             if is_last or not page:
                 break
             after = max((entry.path for entry in page), key=page_order)
@@ -313,7 +319,7 @@ class RootSandbox(Sandbox):
         await self._work_on_files("make", request, data)
 
     async def remove_links(self, paths: Sequence[str], kept_out: Sequence[str]) -> list[str]:
-        """Remove those of these links that lead to or below a path of `kept_out`. Return their paths.
+        """Remove the links among these that lead to or below a path of `kept_out`. Return their paths.
 
         Raises UnreadableFiles.
         """

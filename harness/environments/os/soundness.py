@@ -34,7 +34,7 @@ _NO_SUCH_SHELL = (
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """Tasks that are not sound, and the reason. In `tasks`, `*` stands for the name of a file."""
+    """Tasks that are not sound, and the reason. In `tasks`, `*` is the name of a file."""
 
     tasks: str
     reason: str

@@ -143,7 +143,7 @@ class AnswerNames:
             elif isinstance(
                 node, (ast.While, ast.If, ast.With, ast.AsyncWith, ast.Try, ast.Match, ast.ClassDef)
             ):
-                # What is bound there may depend on what decides.
+                # The names bound there may depend on what decides.
                 yield self._names_of(node)
 
     def _names_of(self, *nodes: ast.AST) -> set[str]:

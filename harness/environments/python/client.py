@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 from harness.core.errors import SandboxError
 from harness.core.types import PlainData
 from harness.environments.python.guest.values import OBJECT_KINDS
-from harness.sandbox.guest.waiting import find_longest
+from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.layout import job_environment
 from harness.sandbox.limits import bound_seconds
 from harness.sandbox.results import LIMIT_NAMES, Stream, read_streams

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from harness.core.errors import unknown_name
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Verdict
+from harness.sandbox.guest.durations import find_longest
+from harness.sandbox.guest.messages import Exec
 from harness.sandbox.layout import HOME
 from harness.sandbox.sandbox import Sandbox
 
 PYTHON = "python"
-# The processor time of each process of a compiler, and the wall time of all, which a busy disk extends.
+# The processor time of each process of a compiler, and the wall time of all. Waiting for a disk counts.
 COMPILE_CPU_SECONDS, COMPILE_SECONDS = 30, 100.0
 _KEPT_BYTES = 4096
 _SHOWN = 400
@@ -58,11 +60,18 @@ class Language:
         return fill(self.file), tuple(map(fill, self.compile)), tuple(map(fill, self.run))
 
 
-# Compiles, and notes the class that has `main`. `NAME` is the public class.
-_JAVAC = """javac -nowarn -cp TUPLES NAME.java || exit
-for file in NAME.class *.class; do
-  if grep -qs '(\\[Ljava/lang/String;)V' "$file" && grep -q main "$file"; then
-    printf %s "${file%.class}" > .main; exit 0
+# Compiles, and notes the class that has `main`. `NAME` is the public class as far as a pattern can tell. The
+# compiler knows it, and the file must have its name.
+_JAVAC = r"""file=NAME.java
+build() { errors=$(javac -nowarn -d . -cp TUPLES "$file" 2>&1); }
+build || {
+  own='s/.* is public, should be declared in a file named \([^/]*\)$/\1/p'
+  public=$(printf %s "$errors" | sed -n "$own" | head -n 1)
+  test -n "$public" && mv "$file" "$public" && file=$public && build
+} || { printf '%s\n' "$errors" >&2; exit 1; }
+for each in $(find . -name "${file%.java}.class") $(find . -name '*.class'); do
+  if grep -qs '(\[Ljava/lang/String;)V' "$each" && grep -q main "$each"; then
+    each=${each#./}; echo "${each%.class}" | tr / . > .main; exit 0
   fi
 done
 echo "no class has a method main" >&2; exit 1
@@ -126,11 +135,15 @@ async def compile_program(sandbox: Sandbox, language: Language, source: str) -> 
     """
     file, compiler, command = language.place(source, sandbox.limits.memory_mb)
     await sandbox.write_file(file, source.encode("utf-8", "surrogatepass"))
-    done = await sandbox.exec(
-        (*_COMPILE, str(COMPILE_CPU_SECONDS), *(compiler or ("true",))),
-        timeout=COMPILE_SECONDS,
-        keep_bytes=_KEPT_BYTES,
-    )
+    request: Exec = {
+        "argv": [*_COMPILE, str(COMPILE_CPU_SECONDS), *(compiler or ("true",))],
+        "environment": sandbox.environment,
+        "folder": "",
+        "limits": sandbox.job_limits(COMPILE_SECONDS, _KEPT_BYTES),
+    }
+    # The guest does not count the time that the compiler waits for a processor.
+    header, body = await sandbox.call("compile", request, timeout=find_longest(COMPILE_SECONDS))
+    done = sandbox.read_result(header, body)
     if done.limit is None and done.exit_code == 0:
         return _START.format(command=command[0], argv=command).encode()
     phase = Phase.EVALUATOR

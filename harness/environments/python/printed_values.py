@@ -34,7 +34,7 @@ _WALL_SHARE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class PrintedValues:
-    """What a program must print: the same values as another program, each on a line after `mark`."""
+    """The output that a program must have: the same values as another program, one a line after `mark`."""
 
     language: str
     # The end of the submission's program, which prints the results of calls.

@@ -27,7 +27,7 @@ _DEFERRED = frozenset(
     )
 )
 _DEFERRED_MODULES = frozenset(("math", "cmath"))
-# What a function of the set-up may call when it gets an answer. None of these compares it with anything.
+# The functions that the set-up may call when it gets an answer. None of these compares it with anything.
 _ARITHMETIC = frozenset(("abs", "enumerate", "float", "int", "len", "list", "pow", "range", "round", "sum"))
 # Modules that reach no other code of the tests.
 _HARMLESS_MODULES = frozenset(
@@ -36,7 +36,7 @@ _HARMLESS_MODULES = frozenset(
         *("itertools", "math", "numpy", "random", "re", "statistics", "string", "sys", "time", "typing"),
     )
 )
-# What tests may use of `sys`.
+# The names of `sys` that tests may use.
 _OF_SYS = frozenset(("float_info", "getsizeof", "maxsize", "setrecursionlimit"))
 # These find names and run code that no analysis of the text can see.
 _REFLECTING = frozenset(

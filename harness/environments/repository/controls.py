@@ -4,9 +4,9 @@ A patch runs in the process of the tests, so it can make a failed test look pass
 on the controls too: a control passes if one of its changed checks holds, or if something hides its failure.
 Then the outcomes of the real tests say nothing.
 
-The rule of each change: a check that compares gets another expected value, a check that expects an exception
-another class, and every other check its opposite. The real check runs after it, so that the test goes on as
-before. Nothing of this knows a test tool but the names that checks have by convention.
+The rule of each change: a check that compares gets another expected value of the same type, a check that
+expects an exception another class, and every other check its opposite. The real check runs after it, so that
+the test goes on as before. Nothing of this knows a test tool but the names that checks have by convention.
 """
 
 from __future__ import annotations
@@ -30,6 +30,28 @@ except BaseException:
     pass
 else:
     _held.append(1)
+"""
+# The other value has the type of the expected one, so that an object cannot tell a control by its type.
+_OTHER = """
+
+def _other(value):
+    import copy, numbers
+    kind = type(value)
+    if kind in (str, bytes):
+        return value + kind(b"?" if kind is bytes else "?")
+    if kind in (list, tuple, set, frozenset):
+        return kind(map(_other, value)) if value else kind((object(),))
+    if kind is dict:
+        return {key: _other(each) for key, each in value.items()} or {0: object()}
+    try:
+        if hasattr(value, "expected"):
+            value = copy.copy(value)
+            value.expected = _other(value.expected)
+            return value
+        other = value + 1000003 if isinstance(value, numbers.Number) or hasattr(value, "dtype") else value
+        return object() if repr(other) == repr(value) else other
+    except Exception:
+        return object()
 """
 _OPPOSITES: Mapping[type[ast.cmpop], type[ast.cmpop]] = {
     ast.NotEq: ast.Eq,
@@ -70,7 +92,7 @@ def make_controls(source: str) -> str | None:
     found = [*_list_tests(tree)]
     for test in found:
         _change(test)
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n" if found else None
+    return ast.unparse(ast.fix_missing_locations(tree)) + _OTHER if found else None
 
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -140,16 +162,25 @@ def _change_condition(condition: ast.expr) -> ast.expr:
         return ast.UnaryOp(ast.Not(), condition)
     if isinstance(condition.ops[0], ast.Eq):
         operands = [condition.left, *condition.comparators]
-        operands[_find_expected(operands)] = _expression("object()")
+        _change_expected(operands)
         return ast.Compare(operands[0], condition.ops, operands[1:])
     opposite = _OPPOSITES[type(condition.ops[0])]
     return ast.Compare(condition.left, [opposite()], condition.comparators)
 
 
-def _find_expected(operands: list[ast.expr]) -> int:
-    """Return the place of the expected value among the first two operands: a literal, or else the second."""
-    first_is_literal = all(isinstance(each, _LITERAL) for each in ast.walk(operands[0]))
-    return 0 if len(operands) == 1 or first_is_literal else 1
+def _change_expected(operands: list[ast.expr]) -> None:
+    """Change the expected value among the first two operands: a literal, or else the second.
+
+    A single operand becomes an object, because another value of its type might be right as well.
+    """
+    if len(operands) == 1:
+        operands[0] = _expression("object()")
+        return
+    first = operands[0]
+    is_literal = all(isinstance(each, _LITERAL) for each in ast.walk(first))
+    is_expected = is_literal or (isinstance(first, ast.Call) and _name_of(first) == "approx")
+    place = 0 if is_expected else 1
+    operands[place] = ast.Call(ast.Name("_other"), [operands[place]], [])
 
 
 _LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop, ast.expr_context)
@@ -176,7 +207,7 @@ def _change_call(value: ast.expr) -> ast.expr | None:
     if opposite is not None and isinstance(changed.func, ast.Attribute):
         changed.func.attr = opposite
     else:
-        changed.args[_find_expected(changed.args[:2])] = _expression("object()")
+        _change_expected(changed.args)
     return changed
 
 

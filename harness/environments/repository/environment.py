@@ -12,6 +12,7 @@ from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.environment import describe_bash, run_bash
 from harness.environments.container.machine import Machine
+from harness.environments.os.file_copies import Snapshot, bring_files, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.machine import (
     apply_patch,
@@ -26,7 +27,7 @@ from harness.environments.repository.target import RepositorySetup
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 
-# How long the machine may live in which the patch of an agent is made.
+# How long the machine may live that makes the patch of an agent.
 PATCH_SECONDS = 900.0
 
 
@@ -62,6 +63,10 @@ class RepositoryEnvironment(SandboxEnvironment):
         if image.replaced:
             self.facts["replaced_images"] = dict(image.replaced)
 
+    async def keep_files(self) -> tuple[Snapshot, int]:
+        files = await keep_files(self.machine.sandbox)
+        return files, files.size_bytes
+
     async def take_patch(self, left_out: frozenset[str]) -> str:
         """Return the patch of an agent's files, whose processes are dead, without the paths `left_out`.
 
@@ -93,6 +98,9 @@ async def open_repository(task: Task, context: EnvironmentContext) -> AsyncItera
     async with opening as machine:
         try:
             async with context.pool.gate:
+                if context.start is not None:
+                    machine.sandbox.agent_acted = context.start.agent_acted
+                    await bring_files(context.start.files, machine.sandbox)
                 shell = await machine.open_shell()
         except (UsageError, UnreadableFiles) as error:
             # The other tasks of the run go on.

@@ -23,7 +23,8 @@ from harness.core.logger import get_logger
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.changes import MAX_FILES, carry_changes, list_changes
 from harness.environments.container.machine import Machine, describe_failure, open_machine
-from harness.environments.container.seal import Change, Scene, find_reason
+from harness.environments.container.scene import Change, Scene
+from harness.environments.container.seal import find_reason
 from harness.environments.container.task_folder import DOCKERFILE
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.target import RepositorySetup
@@ -160,7 +161,7 @@ async def apply_patch(machine: Machine, patch: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The state of a repository's files at a time, from which on `take_patch` looks for changes."""
+    """The state of a repository's files at a time. `take_patch` looks for changes since then."""
 
     since_ns: int
     # The files that the image has and git does not know, such as the results of a build.

@@ -20,6 +20,9 @@ Basis = Literal["DB", "ENV_ASSERTION", "COMMUNICATE", "ACTION", "NL_ASSERTION"]
 GREETING = "Hi! How can I help you today?"
 # Each message counts: of the agent, of the user, and each result of a call.
 MAX_STEPS, MAX_ERRORS = 200, 10
+# The agent's messages in all. More would overflow the context of the user's model, whose failure would be a
+# fault of ours.
+MAX_CHARACTERS = 100_000
 # A user's message with one of these ends the conversation.
 STOPS = ("###STOP###", "###TRANSFER###", "###OUT-OF-SCOPE###")
 NOBODY = "[This run has no user, so nobody answers.]"
@@ -78,6 +81,7 @@ class End(StrEnum):
     USER = "the user ended the conversation"
     STEPS = f"the conversation reached its limit of {MAX_STEPS} steps"
     ERRORS = f"{MAX_ERRORS} calls of tools failed"
+    CHARACTERS = f"the agent's messages have more than {MAX_CHARACTERS:,} characters"
 
 
 @dataclass(slots=True)
@@ -93,6 +97,7 @@ class Conversation:
     seen_by_user: list[Message] = field(default_factory=list)
     steps: int = 0
     errors: int = 0
+    characters: int = 0
     ended: End | None = None
     # Whether the agent has a message that the user has not answered, before the agent has acted.
     is_opening: bool = False
@@ -147,6 +152,9 @@ class Conversation:
         else:
             self.say("assistant", text)
             self.count_steps(1)
+            self.characters += len(text)
+            if self.characters > MAX_CHARACTERS and self.ended is None:
+                self.ended = End.CHARACTERS
         if user is None:
             return f"{notice}{NOBODY}"
         while self.ended is None:

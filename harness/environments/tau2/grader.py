@@ -15,7 +15,7 @@ from harness.environments.tau2.world import Call, Requestor, ToolError, World
 from harness.models.judge import EnvironmentJudge
 from harness.models.messages import Message, ReplySchema, Role
 
-_LIMITS = {End.STEPS: "rounds", End.ERRORS: "tool_errors"}
+_LIMITS = {End.STEPS: "rounds", End.ERRORS: "tool_errors", End.CHARACTERS: "message_characters"}
 UNJUDGED = "unjudged_assertions"
 _RULES = """\
 You judge a conversation between a service agent and a user by a list of statements.

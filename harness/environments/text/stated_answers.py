@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, MAX_MATHS_CHARACTERS
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, MAX_MATHS_CHARACTERS, plain_characters
 from harness.core.scoring.choices import choose_option
 from harness.core.scoring.metrics import Metric
 from harness.core.text import escape_text, shorten
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.grader import TextGrader
+from harness.environments.maths.latex import enclosed, text_parts
 from harness.environments.maths.readings import read_answer
 
 METRICS = (
@@ -26,7 +27,14 @@ METRICS = (
 
 _SHOWN_CHARACTERS = 80
 _INTEGER = re.compile(r"(?P<sign>[-+]?)\s*0*(?P<digits>\d{1,50})(?:\.0*)?")
-_BLANKS = re.compile(r"[\s,]+")
+# Commands around an integer that leave its value as it is.
+_DRESS = re.compile(
+    r"\\(?:text)?color\s*\{\w+\}|\\(?:left|right|[lL]arge|LARGE|huge|bf)(?![A-Za-z])|\\[,;:! ]|\\?%"
+)
+# A comma between thousands is not one between two words.
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_BLANKS = re.compile(r"(?:\s|,(?!\d))+")
+_ENCLOSED = re.compile(r"\((?P<inside>[\w\s,-]+)\)|\[(?P<listed>[\w\s,-]+)\]")
 _BRACKETS = re.compile(r"[\[\](){}<>\s]+")
 _LAYOUT = re.compile(r"[*_`$\"']+|\\(?:text|boxed|mathrm|textbf)\b|(?<=\w)\.\Z")
 
@@ -111,17 +119,27 @@ def read_integer(answer: str, gold: int) -> int | None:
     reading = read_answer(str(gold), answer)
     if reading is None:
         return None
-    numbers = [_INTEGER.fullmatch(side.strip()) for side in reading.answers]
+    numbers = [_INTEGER.fullmatch(_undress(side)) for side in reading.answers]
     values = {int(f"{found['sign']}{found['digits']}") for found in numbers if found is not None}
     return values.pop() if len(values) == 1 and numbers[-1] is not None else None
 
 
+def _undress(side: str) -> str:
+    """Return a side of an equation without the words, commands and brackets that leave its value as it is."""
+    bare = "".join(part for is_text, part in text_parts(side) if not is_text)
+    bare = _DRESS.sub(" ", bare).strip()
+    held = enclosed(bare)
+    return held[1] if held is not None and held[0] + held[2] in ("()", "[]") else bare
+
+
 def plain_phrase(text: str) -> str:
     """Return a phrase in lower case, without layout, and without blanks between brackets."""
-    plain = _LAYOUT.sub("", text.strip()).strip().casefold()
+    plain = _LAYOUT.sub("", plain_characters(text).strip()).strip().casefold()
     if _BRACKETS.fullmatch(plain):
         return "".join(plain.split())
-    return _BLANKS.sub(" ", plain).strip(" .")
+    if held := _ENCLOSED.fullmatch(plain):
+        plain = held["inside"] or held["listed"]
+    return _BLANKS.sub(" ", _THOUSANDS.sub("", plain)).strip(" .")
 
 
 GRADERS = (

@@ -1,4 +1,4 @@
-"""The `web` environment: a shop on the host, in which agents search for products and buy one."""
+"""The `web` environment: a shop on the host, where agents search for products and buy one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The terms of a text as Lucene's analyzer for English makes them, of documents and of queries.
 
-The steps are those of Lucene's `EnglishAnalyzer`, which Pyserini uses: words by the rules of Unicode's annex
+The steps are Lucene's `EnglishAnalyzer`, which Pyserini uses: words by the rules of Unicode's annex
 29, without the possessive, in lower case, without stop words, stemmed by Porter's algorithm.
 """
 
@@ -147,7 +147,7 @@ _KEPT_WORDS = 1 << 17
 
 _LETTER_BEFORE, _LETTER_AFTER = r"(?<=[^\W\d_])", r"(?=[^\W\d_])"
 _JOINED = rf"(?:{_LETTER_BEFORE}['’.:·]{_LETTER_AFTER}|(?<=\d)['’.,;](?=\d))"
-# Most texts are plain English, for which this form of the rules of `find_words` is faster. No word goes
+# Most texts are plain English, and this form of the rules of `find_words` is faster for them. No word goes
 # across a blank, so that the full rules are needed only between blanks.
 _PLAIN_WORD = re.compile(rf"\w+(?:{_JOINED}\w+)*", re.ASCII)
 _BEYOND_ASCII = re.compile(r"[!-~]*+[^\x00-\x7f][^\x00-\x20\x7f]*")

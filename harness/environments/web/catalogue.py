@@ -231,7 +231,7 @@ def _read_attributes(source: PublishedShop, notify: Notify) -> dict[str, tuple[s
             continue
         texts = found["attributes"]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise DataError(f"the attributes of {asin[:20]!r} are no list of texts", path=source.attributes)
+            raise DataError(f"the attributes of {asin[:20]!r} are not a list", path=source.attributes)
         attributes[asin] = tuple(shared.setdefault(text, text) for text in texts)
     return attributes
 
@@ -257,7 +257,7 @@ def _read_products(
 
 def _goals_of(source: PublishedShop, product: Product, wishes: Any) -> list[Goal]:
     if not isinstance(wishes, list) or not all(isinstance(wish, Mapping) for wish in wishes):
-        raise DataError(f"the value of {product.asin!r} is no list of instructions", path=source.instructions)
+        raise DataError(f"the value of {product.asin!r} is not a list", path=source.instructions)
     try:
         return read_goals(product, wishes)
     except UnreadableProduct as error:

@@ -22,7 +22,7 @@ from harness.environments.web.session import search_page, show_page
 
 FOLDER = "webshop"
 SMALL = "catalogue.json"
-"""A file beside those of a small catalogue, with the number of tasks of each split."""
+"""A file beside the files of a small catalogue, with the number of tasks of each split."""
 SPLITS: Mapping[str, range] = {"std": range(200), "dev": range(200, 280), "train": range(1000, 12000)}
 """The places of each split's goals among all goals."""
 _INSTRUCTIONS = "items_human_ins.json"

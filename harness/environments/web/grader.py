@@ -39,7 +39,7 @@ def first_colour(option: str) -> str:
 # The ratio above which two texts count as the same, from 0 to 100.
 _SAME = 85
 _TITLE_WITHOUT_NOUNS = 0.2
-# Upstream's library leaves these characters out of a comparison: those of Latin-1 that are not of ASCII.
+# Upstream's library leaves these characters out of a comparison: all of Latin-1 that are not ASCII.
 _DROPPED = dict.fromkeys(range(128, 256))
 
 

@@ -17,7 +17,7 @@ from harness.core.inputs.files import open_input
 # Upstream never seeds the prices that it draws, so that they differ from run to run.
 PRICE_SEED = 233
 DEFAULT_PRICE = 100.0
-# The attribute of a product for which the file of attributes has none.
+# The attribute of a product that has none in the file of attributes.
 NO_ATTRIBUTE = "DUMMY_ATTR"
 NO_LIMIT = 1_000_000.0
 _LONGEST_ASIN = 10
@@ -62,7 +62,7 @@ class Product:
 
     @property
     def indexed_text(self) -> str:
-        """Return the text by which searches find the product."""
+        """Return the text that searches find the product by."""
         options = ", and ".join(f"{name}: {', '.join(values)}" for name, values in self.options.items())
         return " ".join([self.name, self.description, *self.bullets[:1], options]).lower()
 
@@ -165,7 +165,7 @@ def read_goals(product: Product, instructions: Iterable[Mapping[str, Any]]) -> l
 
 
 def order_goals(goals: Iterable[Goal]) -> list[Goal]:
-    """Return the goals in upstream's order, in which the splits count them."""
+    """Return the goals in upstream's order, which the splits count them by."""
     ordered = list(goals)
     Random(233).shuffle(ordered)
     return ordered
@@ -185,7 +185,7 @@ def _prices(text: Any) -> tuple[float, ...]:
     try:
         found = [float(_NOT_IN_PRICES.sub("", part)) for part in _plain(text).split("$")[1:]]
     except ValueError as error:
-        raise UnreadableProduct(f"the price {str(text)[:50]!r} is no price") from error
+        raise UnreadableProduct(f"the price {str(text)[:50]!r} is not a price") from error
     return tuple(found[:2]) or (DEFAULT_PRICE,)
 
 
@@ -197,7 +197,7 @@ def _options(found: Any) -> dict[str, tuple[str, ...]]:
         if contents is None:
             continue
         if not isinstance(contents, list) or not all(isinstance(each, Mapping) for each in contents):
-            raise UnreadableProduct(f"the option {str(name)[:50]!r} is no list of values")
+            raise UnreadableProduct(f"the option {str(name)[:50]!r} is not a list of values")
         values = (_plain(content.get("value")) for content in contents)
         options[name.lower()] = tuple(value.strip().replace("/", " | ").lower() for value in values)
     return options
@@ -212,7 +212,7 @@ def _text(record: Mapping[str, Any], field: str) -> str:
 def _texts(record: Mapping[str, Any], field: str) -> tuple[str, ...]:
     values = record.get(field)
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise UnreadableProduct(f"the field '{field}' of an instruction is no list of texts")
+        raise UnreadableProduct(f"the field '{field}' of an instruction is not a list of texts")
     return tuple(values)
 
 
@@ -220,7 +220,7 @@ def _plain(value: Any) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise UnreadableProduct(f"{str(value)[:50]!r} is no text")
+        raise UnreadableProduct(f"{str(value)[:50]!r} is not a text")
     return value
 
 
@@ -321,7 +321,7 @@ class _Reader:
                 value, end = self._parse(self._text, self._place)
             except (ValueError, RecursionError) as error:
                 is_too_long = len(self._text) - self._place > _LONGEST_ELEMENT
-                # A value that is cut off by the end of the text looks the same as one that is no JSON.
+                # A value that is cut off by the end of the text looks the same as one that is not JSON.
                 if isinstance(error, RecursionError) or is_too_long or not self._read_more():
                     raise self.error(f"has an element that cannot be read ({error})") from error
                 continue
@@ -382,7 +382,7 @@ def _stream(
                 if first == "{":
                     key = reader.value()
                     if not isinstance(key, str):
-                        raise reader.error("has a name that is no string")
+                        raise reader.error("has a name that is not a string")
                     reader.take(":")
                 yield key, reader.value()
                 if reader.take("," + last) == last:

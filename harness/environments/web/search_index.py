@@ -227,7 +227,7 @@ class IndexBuilder:
         path = self._folder / f"{name}.npy"
         array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(kind), shape=(size,))
         if hasattr(os, "posix_fallocate"):
-            # A write into a mapped file for which the disk has no room kills the process by a signal.
+            # A write into a mapped file that the disk has no room for kills the process by a signal.
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
         return array

@@ -18,7 +18,7 @@ _CUT = " [the rest is not shown]"
 
 
 class Button(Enum):
-    """The buttons of all pages, by the values under which they are clicked."""
+    """The buttons of all pages, by the values that click them."""
 
     SEARCH = "Search"
     BACK_TO_SEARCH = "Back to Search"
@@ -49,7 +49,7 @@ Clickable = Button | ProductLink | OptionChoice
 
 
 class PageKind(Enum):
-    """The kinds of pages, of which some give the same button another meaning."""
+    """The kinds of pages. Some give the same button another meaning."""
 
     SEARCH = "search"
     RESULTS = "results"
@@ -117,7 +117,7 @@ def item_page(instruction: str, product: Product) -> Page:
 
 
 def part_page(instruction: str, product: Product, part: Button) -> Page:
-    """Return the page with a product's description, its features, or its reviews, of which there are none."""
+    """Return the page with a product's description, its features, or its reviews, which are empty."""
     texts = {Button.DESCRIPTION: (product.description,), Button.FEATURES: product.bullets}.get(part, ())
     head = (*_head(instruction), Button.BACK_TO_SEARCH.value, Button.PREVIOUS.value)
     return Page(PageKind.PART, (*head, *texts), _buttons(Button.BACK_TO_SEARCH, Button.PREVIOUS))

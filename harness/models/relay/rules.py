@@ -1,6 +1,6 @@
 """The parts of a request that may pass, as tables: all that no table names is withheld and recorded.
 
-A provider offers tools, files and addresses by which a model could reach the references of a benchmark. New
+A provider offers tools, files and addresses that could lead a model to the references of a benchmark. New
 ones come each month, so the tables list what passes.
 """
 

@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 
 
 def write_report(comparison: Comparison, stream: TextIO) -> None:
-    """Write the document, in which every text of a run is a string of ASCII."""
+    """Write the document. It has every text of a run as a string of ASCII."""
     json.dump(_list_values(comparison), stream, indent=2, allow_nan=False)
     stream.write("\n")
 

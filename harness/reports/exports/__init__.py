@@ -48,7 +48,7 @@ class ExportFormat:
         """Raise UsageError for a path that no reader of the format would open. None is standard output."""
         if self.write_tree is not None:
             if path is None:
-                raise UsageError(f"{self.name} is a folder", hint="name the folder for it: -o jobs")
+                raise UsageError(f"{self.name} writes a folder, not a file", hint="name the folder: -o jobs")
         elif path is not None and not path.is_dir() and not path.name.endswith(self.suffixes):
             raise UsageError(
                 f"{path}: readers of {self.name} open only files whose name ends in "

@@ -75,13 +75,13 @@ class _Steps:
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
-        # The entries that are no part of the conversation, with the step that they follow.
+        # The entries that are not part of the conversation, with the step that they follow.
         self.notes: list[dict[str, Any]] = []
         # The tools that the model could call, in the form of OpenAI's function calling.
         self.tool_definitions: list[dict[str, Any]] = []
         self._prompt: Prompt | None = None
         self._seen: set[tuple[str, str]] = set()
-        # The last step of the agent, to which later observations belong, and the texts that it has.
+        # The last step of the agent, which gets later observations, and its texts.
         self._last: dict[str, Any] = {}
         self._observed: set[str] = set()
 

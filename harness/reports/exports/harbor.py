@@ -29,7 +29,7 @@ from harness.reports.trajectories.attempts import (
 
 SUFFIXES = ()
 
-# The exceptions by which Harbor's tables decide whether a reward counts.
+# Harbor's tables decide by these exceptions whether a reward counts.
 _EXCEPTIONS = {
     Status.AGENT_ERROR: "NonZeroAgentExitCodeError",
     Status.GRADER_ERROR: "RewardFileNotFoundError",
@@ -127,7 +127,7 @@ class _Tasks:
         self._known = self._read()
 
     def _read(self) -> dict[str, tuple[str, str]]:
-        """Return the path and the digest of each task folder, none unless they are those of the run."""
+        """Return the path and the digest of each task folder, none unless they are the run's."""
         from harness.benchmarks.task_folders import folder_definition
 
         location = Path(str(self._data.get("location", "")))

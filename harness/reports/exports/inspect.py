@@ -45,8 +45,8 @@ _STOPS = {
     "tool_calls": "tool_calls",
     "refusal": "content_filter",
 }
-# The limits of harness in the words of inspect. The time of an agent stands still while its request waits for
-# a place at the server or for the next try, and inspect calls such a limit that of the working time.
+# The limits of harness in the words of inspect. The time of an agent stops while its request waits for
+# a place at the server or for the next try, and inspect calls such a limit a limit on working time.
 _LIMITS = {
     "timeout_seconds": "working",
     "rounds": "turn",
@@ -221,7 +221,7 @@ class _Conversation:
         else:
             if request.replaces:
                 self.first = len(self.pool)
-            # The messages of the request hold the results in the form in which the model got them.
+            # The messages of the request hold the results as the model got them.
             self.pool.extend(self._describe(message, message.calls) for message in request.messages)
             calls, stop = turn.reply.calls, _STOPS.get(request.finish or "", "unknown")
         reply = {**self._describe(turn.reply, calls), "model": self._model}
@@ -328,9 +328,9 @@ def _build_score(record: AttemptRecord) -> dict[str, Any]:
 
 
 def _describe_limit(record: AttemptRecord) -> dict[str, Any] | None:
-    """Return the limit at which the agent was stopped, None if it was not or the number is unknown.
+    """Return the limit that stopped the agent, None if it was not or the number is unknown.
 
-    A limit at which the submitted program ended is no limit of the agent.
+    A limit that ended the submitted program is not a limit of the agent.
     """
     kind, value = _LIMITS.get(str(record.metrics.get("limit"))), record.metrics.get("limit_value")
     if kind is None or type(value) not in (int, float) or record.metrics.get("phase") != Phase.AGENT:

@@ -2,7 +2,7 @@
 
 The name of the file is the name of the format. The file holds `write_report(run, stream)`, which writes the
 report of a `StoredRun` to a text stream, and the first line of its docstring describes the format. A format
-that is no text sets `BINARY = True`, and gets a stream of bytes.
+that is not a text sets `BINARY = True`, and gets a stream of bytes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _NAME, _MESSAGE, _TEXT = 500, 300, 20_000
 
 
 def write_report(run: StoredRun, stream: TextIO) -> None:
-    """Write the document. It reads the attempts twice, because the counts stand before them."""
+    """Write the document. It reads the attempts twice, because the counts come before them."""
     outcomes: Counter[str] = Counter()
     seconds = 0.0
     for record in run.attempts():

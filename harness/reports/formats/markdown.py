@@ -24,7 +24,7 @@ from harness.reports.figures import (
 )
 from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
 from harness.reports.run_folder import StoredRun
-from harness.runs.run_state import count_statuses
+from harness.runs.run_names import count_statuses
 
 _FAILURES, _CATEGORIES = 20, 50
 _TEXT_LIMIT = 160
@@ -138,7 +138,7 @@ def _fold(title: str, lines: list[str], left_out: int, file: str) -> Iterator[st
 
 
 def _label(text: str) -> str:
-    """Return a label. Only those of categories and metrics of a benchmark are not our own words."""
+    """Return a label. Only labels of a benchmark's categories and metrics are not our own words."""
     return text if all(char.isalnum() or char in " @,-" for char in text) else _quote(text)
 
 

@@ -1,6 +1,6 @@
 """One row for each attempt with its whole texts, for `pandas.read_parquet`.
 
-The columns are those of `csv`, with `agent_output` uncut and `submission`. Texts are as they were submitted.
+The columns are as in `csv`, with `agent_output` uncut and `submission`. Texts are as they were submitted.
 """
 
 from __future__ import annotations

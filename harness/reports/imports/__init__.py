@@ -28,17 +28,17 @@ _WHOLE_BYTES = 64 * MIB
 
 @dataclass(frozen=True, slots=True)
 class ImportedText:
-    """What a model wrote for a task. `text` is None if the other project has no reply of it."""
+    """The text that a model wrote for a task. `text` is None if the other project has no reply of it."""
 
     task_id: str
     text: str | None
-    # The field of the line if it is not that of the format.
+    # The field of the line if it is not the format's.
     field: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a file by which its format is recognized."""
+    """The content of a file that shows its format."""
 
     path: Path
     # The value of the whole file, or of its first line, None if it is not JSON.
@@ -112,7 +112,7 @@ def import_samples(
     Args:
         path: the file.
         name: the name of its format.
-        field: the field of the lines, such as `reply` or `completion`, None for that of the format.
+        field: the field of the lines, such as `reply` or `completion`, None for the format's.
         notify: shows a message to the user.
         tasks: the tasks of the samples, for a format that does not name them.
 
@@ -166,7 +166,7 @@ def require_text(values: Any, name: str, path: Path, line: int | None, *, what: 
     """Return a field of an object that must be a text or a whole number. Raises DataError."""
     value = values.get(name) if isinstance(values, dict) else None
     if type(value) not in (str, int):
-        raise DataError(f"{what}: '{name}' is no text", path=path, line=line)
+        raise DataError(f"{what}: '{name}' is not a text", path=path, line=line)
     return str(value)
 
 

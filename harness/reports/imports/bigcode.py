@@ -1,6 +1,6 @@
 """The `generations_*.json` of bigcode-evaluation-harness: a list of programs for each task, in order.
 
-The file names no task. Its name ends in that of the benchmark, `humaneval` or `mbpp`, and the first list
+The file names no task. Its name ends in the benchmark's, `humaneval` or `mbpp`, and the first list
 is that of the first task. MBPP's test split begins with the task 11.
 Source: https://github.com/bigcode-project/bigcode-evaluation-harness
 """
@@ -21,7 +21,7 @@ _FIRST_OF_MBPP = 11
 
 
 def read_texts(path: Path, tasks: KnownTasks) -> Iterator[ImportedText]:
-    """Yield each program, those of a task in order. Raises DataError."""
+    """Yield each program, a task's in their order. Raises DataError."""
     value = read_value(path)
     if not recognizes(Content(path, value)):
         raise DataError("is not a list with a list of programs for each task", path=path)

@@ -17,7 +17,7 @@ from harness.reports.import_tasks import KnownTasks
 from harness.reports.imports import Content, ImportedText, read_lines, require_text
 
 FIELD = "reply"
-# The field of a row with its problem, and the beginning of our ids, in which the place follows.
+# The field of a row with its problem, and the beginning of our ids, which end in the place.
 _PROBLEMS = {"question": "gsm8k", "problem": "math"}
 # These tasks are subjects of MATH, so that a place in one is not that in the whole.
 _PARTS = re.compile(r"(algebra|counting|geometry|num_theory|number_theory|prealgebra|precalc)", re.IGNORECASE)

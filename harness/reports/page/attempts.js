@@ -150,7 +150,7 @@ class AttemptList {
     const number_ = row.attempt ? element("small", {}, ` #${row.attempt}`) : null;
     const cells = {
       status: pill(row.status), task: this.link(row, {}, row.name, number_), error: text(row.error, { class: "why" }),
-      category: text(row.category), score: row.score === null ? "" : String(Number(row.score.toFixed(3))),
+      category: text((row.category ?? "").split(/(?<=_)/).flatMap((part) => [part, element("wbr")])), score: row.score === null ? "" : String(Number(row.score.toFixed(3))),
       duration: seconds(row.duration_seconds),
     };
     return element("tr", {}, ATTEMPT_HEADS.map((name) =>

@@ -111,7 +111,7 @@ function showRun(main, parameters, page) {
     causes.hidden = rows.length === 0;
     replaceChildren(causes, element("h2", {}, "Unresolved attempts by cause"),
       element("table", { class: "figures causes" }, rows.map(([status, exception, found, example]) => element("tr", {},
-        element("th", { scope: "row" }, pill(status), exception ? ` ${exception}` : ""), element("td", {}, number(found)),
+        element("th", { scope: "row" }, pill(status), exception ? ` ${exception}` : element("small", {}, " without an exception")), element("td", {}, number(found)),
         element("td", { class: "share", dir: "auto" }, element("small", {}, `such as ${example}`))))));
   }
 

@@ -77,6 +77,12 @@ function showRuns(main, parameters, page) {
     return [element("span", { class: `state ${run.state}` }, run.state), done];
   }
 
+  // The rate and the passed attempts, then the interval, which no line break divides.
+  function describeRate(run) {
+    const [rate, interval] = run.rate.split(/ (?=\()/);
+    return [rate, " ", element("small", {}, run.passed), " ", element("span", { class: "together" }, interval ?? "")];
+  }
+
   function makeBox(run) {
     const box = element("input", {
       type: "checkbox", "aria-label": `compare ${run.name}`, "data-key": `box ${run.key}`,
@@ -93,7 +99,7 @@ function showRuns(main, parameters, page) {
     const cells = {
       run: [link, reason], benchmark: [text(run.benchmark), run.is_bundled ? [" ", element("small", {}, "bundled sample")] : []],
       agent: text(run.agent), model: text(run.model), progress: describeProgress(run),
-      rate: run.rate ? [run.rate, " ", element("small", {}, run.passed)] : [], cost: run.cost, duration: run.duration,
+      rate: run.rate ? describeRate(run) : [], cost: run.cost, duration: run.duration,
       started: moment(run.started_at),
     };
     return element("tr", {}, stored ? null : makeBox(run), RUN_HEADS.map((name) =>

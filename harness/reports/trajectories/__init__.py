@@ -1,1 +1,1 @@
-"""The attempts of a run as conversations, from which every export is written."""
+"""The attempts of a run as conversations. Every export is written from them."""

@@ -16,10 +16,11 @@ from harness.core.types import AttemptRecord, Status
 from harness.reports.recorded_attempts import read_seconds
 from harness.reports.run_folder import StoredRun
 from harness.reports.trajectories.turns import Part, read_parts
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import read_api, read_model_name
 from harness.runs.run_files import has_run_file, split_nested
 from harness.runs.run_secrets import SecretFilter, list_environment_secrets, list_named_variables
-from harness.runs.store import ATTEMPTS, read_records_at
+from harness.runs.store import read_records_at
 from harness.runs.transcripts import find_transcript, read_entries, read_numbered_entries
 
 # The largest whole number that the int64 of Protocol Buffers holds.
@@ -85,7 +86,7 @@ class ExportedAttempt:
     # When the attempt began and ended, in seconds since 1970.
     started: float
     ended: float
-    # Whether `started` is that of the run, because an earlier version of harness stored no time.
+    # Whether `started` is the run's, because an earlier version of harness stored no time.
     is_estimated: bool
     _transcript: Path
     _clean: Callable[[Any], Any]
@@ -112,13 +113,13 @@ class ExportedRun:
     # None while the run has not ended.
     ended: float | None
     stored: StoredRun
-    # The manifest without the config, of which an export has only what it names.
+    # The manifest without the config. An export has only what it names of that.
     manifest: Mapping[str, Any]
-    # The API of the model's server, by which its messages have their form.
+    # The API of the model's server, which gives its messages their form.
     api: str
     # The sampling parameters of the config.
     generation: Mapping[str, Any]
-    # The texts at which the model stops.
+    # The texts that stop the model.
     stop_sequences: tuple[str, ...]
     portable: Portable
     # The attempts to export: all, or those at one task, or one.

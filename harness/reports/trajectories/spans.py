@@ -64,7 +64,7 @@ class SpanEvent:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A span. Ids are those of OpenTelemetry, times are nanoseconds since 1970."""
+    """A span. Ids are as in OpenTelemetry, times are nanoseconds since 1970."""
 
     trace_id: bytes
     span_id: bytes
@@ -296,7 +296,7 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
         endpoint: the URL of the server, such as http://localhost:4318, or the whole URL of its traces.
 
     Raises:
-        UsageError: for an endpoint that is no URL, or if the extra is not installed.
+        UsageError: for an endpoint that is not a URL, or if the extra is not installed.
         SendError: if the server refuses spans or cannot be reached.
         DataError: for a damaged transcript.
     """

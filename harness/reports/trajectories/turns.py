@@ -29,7 +29,7 @@ class ToolCall:
 
     id: str
     name: str
-    # An argument that is no JSON object is under the name `input`.
+    # An argument that is not a JSON object is under the name `input`.
     arguments: Mapping[str, Any]
 
 
@@ -135,7 +135,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An entry that is no part of the conversation, such as the end of a program or a request to a judge."""
+    """An entry that is not part of the conversation, such as the end of a program or a request to a judge."""
 
     kind: str
     data: Mapping[str, Any]
@@ -160,7 +160,7 @@ def read_parts(entries: Iterable[Mapping[str, Any]], clean: Callable[[Any], Any]
 
 
 def _parse_arguments(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an entry in which the arguments of each call that a model wrote are an object."""
+    """Return an entry with the arguments of each call that a model wrote as an object."""
     if entry.get("kind") != "model":
         return entry
 

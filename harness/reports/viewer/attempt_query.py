@@ -38,7 +38,7 @@ _PASSED = f"status = {STATUSES.index(Status.PASSED)}"
 class Query:
     """The attempts that the list shows, and their order."""
 
-    # None stands for all.
+    # None means all.
     status: Status | None = None
     category: str | None = None
     # The `task_id` of a row.
@@ -61,7 +61,7 @@ def find_attempts(
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return how many attempts fit a query, and the cells of a range of them in its order.
 
-    The cells are plain values whose texts are safe to show. `task_id` is the id by which the attempt is asked
+    The cells are plain values whose texts are safe to show. `task_id` is the id that the attempt is asked
     for, and `name` is the id to show.
     """
     fits, values = _write_conditions(query)

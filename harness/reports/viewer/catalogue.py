@@ -1,4 +1,4 @@
-"""The runs and audits that the viewer shows, by the keys that stand in its addresses.
+"""The runs and audits that the viewer shows, by the keys that its addresses hold.
 
 A request names a run by a key from the list, and never by a path.
 """
@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.audit.results import NO_VERDICT
-from harness.audit.run import AUDIT, AUDIT_RESULTS
+from harness.audit.results import AUDIT, AUDIT_RESULTS, NO_VERDICT
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
@@ -24,11 +23,12 @@ from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Status
 from harness.reports.figures import count
 from harness.reports.run_list import ListedRun, read_listed_run
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.durations import FinishedCount
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
-from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
+from harness.runs.store import MANIFEST, SUMMARY
 
 # The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4

@@ -265,7 +265,7 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         **_describe_listed(key, listed),
         **describe_result(summary, manifest, is_running=is_running, duration_seconds=seconds),
         "problems": [escape_text(text) for text in problems],
-        # The attempts with a record, by which the list is filtered.
+        # The attempts with a record, which filter the list.
         "statuses": {status.value: number for status, number in count_recorded_statuses(index).items()},
         "has_categories": any(count_categories(index)),
         "categories": [*_list_categories(index)],
@@ -301,7 +301,7 @@ def _describe_index(index: FollowedIndex) -> dict[str, Any]:
 
 
 def _summarize(listed: ListedRun, index: AttemptIndex) -> Summary:
-    """Return the summary of the attempts so far, in which attempts to come count as cancelled."""
+    """Return the summary of the attempts so far. It counts attempts to come as cancelled."""
     statuses = count_recorded_statuses(index)
     made = sum(statuses.values())
     planned = max(listed.planned_attempts or 0, made)

@@ -53,7 +53,7 @@ def agents() -> dict[str, Callable[..., Agent]]:
 
 
 def is_built_in(name: str) -> bool:
-    """Return whether a name is that of an agent of this package."""
+    """Return whether an agent of this package has this name."""
     # The module of its name comes first, because an import of all agents takes longer than that of one.
     return name in dict(find_declared(__name__, "AGENTS", name)) or name in agents()
 

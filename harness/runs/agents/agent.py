@@ -21,7 +21,7 @@ from harness.runs.settings import KEYS
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording
 
-# The config keys of the model. An agent that reads `model` gets a session, to which all of them apply.
+# The config keys of the model. An agent that reads `model` gets a session, and all of them apply to it.
 MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
 # The config keys that an agent may or may not read.
 AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
@@ -96,7 +96,7 @@ class WorkspaceNeeds:
     agent_image: str | None = None
     # Whether programs reach the host through `Workspace.relay`.
     relays: bool = False
-    # Whether it is another sandbox than that of the environment even if agents run programs there.
+    # Whether it is another sandbox than the environment's even if agents run programs there.
     is_apart: bool = False
 
 
@@ -117,7 +117,7 @@ class AttemptContext:
     transcript: Transcript
     # The model of the run, None if the run has none. Its key is not here.
     model: AgentModel | None = None
-    # The seconds of the agent's time, which stands still while a request waits for a place at the model. None
+    # The seconds of the agent's time, which stops while a request waits for a place at the model. None
     # if an agent is called without a run.
     seconds: float | None = None
     # Yields the workspace, for an agent that has `workspace`. It was opened before the agent's time.
@@ -135,7 +135,7 @@ class Agent(Protocol):
     - `workspace`: the `WorkspaceNeeds` of an agent that runs programs in a sandbox, else None.
     - `reads`: the keys of AGENT_SETTINGS that it reads. A run refuses the others. The default is `model`,
       `n_samples`, `agent_prompt`, `extract` and `mcp_servers`, because every agent finds the model, the
-      prompt and the tools in the context of each attempt, and may return a reply. `model` stands for all of
+      prompt and the tools in the context of each attempt, and may return a reply. `model` means all of
       MODEL_SETTINGS.
     - `takes_server_prompts`: True if it adds the `server_prompts` of its settings to its prompt. An agent
       that reads `system_prompt` finds them there.
@@ -183,7 +183,7 @@ class MeasuresAttempts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The settings from which an agent is built. They contain no references."""
+    """The settings that an agent is built from. They contain no references."""
 
     tasks: tuple[Task, ...]
     # Turns a text into the submission for a task. The second argument is the kind of the text, as in samples
@@ -193,7 +193,7 @@ class AgentSettings:
     samples: Path | None = None
     # The first message of each conversation with a model.
     system_prompt: str | None = None
-    # The additions of the user's MCP servers to the prompt, which `system_prompt` holds, too.
+    # The additions of the user's MCP servers to the prompt, which `system_prompt` also holds.
     server_prompts: tuple[str, ...] = ()
     # The run whose attempts the agent does again.
     recording: Recording | None = None

@@ -28,7 +28,7 @@ T = TypeVar("T")
 MAX_THREADS = 1024
 # The time that an agent has to clean up at the end of the run.
 END_SECONDS = 5.0
-# An exception with more causes, counted with those of groups, is shown without them.
+# An exception with more causes, counted with its groups' causes, is shown without them.
 MAX_CAUSES = 100
 MAX_MESSAGE_CHARACTERS = 10_000
 _UNKNOWN = "an exception that cannot be shown"

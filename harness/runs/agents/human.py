@@ -95,7 +95,7 @@ def read_arguments(tool: Tool, line: str) -> dict[str, Any]:
 
     They are a JSON object, or the arguments in order with blanks between them, the required ones first. An
     argument with blanks is in double quotes. The last required argument takes the rest of the line if it is
-    any text, and needs no quotes then. An argument that is no text is read as JSON. The tool refuses those
+    any text, and needs no quotes then. An argument that is not a text is read as JSON. The tool refuses those
     that do not fit.
     """
     if line.startswith("{"):

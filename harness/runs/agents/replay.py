@@ -1,6 +1,6 @@
 """The agent `replay`, which does the recorded actions of a run again and compares the observations.
 
-It asks no model. An observation is equal if its text and its refusal are exactly those of the recorded run.
+It asks no model. An observation is equal if its text and its refusal are exactly as recorded.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ async def _do(
         raise
     if step.ended is None:
         return comparison.compare(step, observation)
-    # The recorded agent's time was over, or the agent gave up waiting. Both are no part of the environment.
+    # The recorded agent's time was over, or the agent gave up waiting. Both are not part of the environment.
     if step.ended in ("CancelledError", "TimeoutError"):
         return None
     return comparison.note(step, observation)

@@ -5,27 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.runs.config import RunConfig
 from harness.runs.manifest import hash_definition, hash_samples
 from harness.runs.recorded_run import describe_recording
 from harness.runs.resume import find_agent_hash
-from harness.runs.selection import Selection
+from harness.runs.settings import RunConfig
 
-
-@cache
-def hash_code() -> str:
-    """Return the SHA-256 (hex) of all Python files of this package, by their paths."""
-    root = Path(__file__).parents[2]
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"\0{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
+if TYPE_CHECKING:
+    from harness.runs.selection import Selection
 
 
 def hash_inputs(selection: Selection) -> dict[str, str | None]:
@@ -50,7 +38,7 @@ def find_difference(ours: Mapping[str, str | None], theirs: Mapping[str, str | N
     for name, sha256 in ours.items():
         if theirs.get(name) != sha256:
             found = _show(theirs.get(name))
-            return f"its {name} has the SHA-256 {found}, and that of the run is {_show(sha256)}"
+            return f"its {name} has the SHA-256 {found}, and the run's is {_show(sha256)}"
     return None
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from harness.core.types import Task
+from harness.core.types import AttemptRecord, Task
 from harness.host.retries import RunStopped
+from harness.runs.attempt import make_attempt
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.base import Work, group_attempts
-from harness.runs.executors.messages import discard_sandboxes, make_record
-from harness.runs.plan import PlannedAttempt
+from harness.runs.executors.base import Work, execute_plan, group_attempts
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import ActiveAttempt
+from harness.runs.records import build_record
+from harness.runs.store import RunStore
 
 
 class LocalExecutor:
@@ -85,3 +89,40 @@ class _Execution:
             await discard_sandboxes(self.settings, planned)
         if not rest and self.settings.model is not None:
             self.settings.model.merger.forget(planned.task.id)
+
+
+async def execute(
+    settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, store: RunStore, concurrency: int
+) -> None:
+    """Make every planned attempt without a stored verdict in this process, and store its record.
+
+    Up to `concurrency` attempts are under way at once. The attempts at one task follow each other if the
+    agent never waits, because they then share one sandbox. Otherwise as `execute_plan`.
+    """
+    executor = LocalExecutor(settings, concurrency)
+    await execute_plan(executor, plan, store=store, observer=settings.observer)
+
+
+async def make_record(
+    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
+) -> AttemptRecord:
+    """Make an attempt and return its record, which nobody has stored yet.
+
+    `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
+    """
+    started_at, started = time.time(), time.monotonic()
+    outcome = await make_attempt(settings, planned, active)
+    return build_record(
+        planned,
+        settings.benchmark.references[planned.task.id],
+        settings.benchmark.add_metrics(outcome.verdict),
+        submission=outcome.submission,
+        duration_seconds=time.monotonic() - started,
+        started_at=started_at,
+    )
+
+
+async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
+    """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
+    settings.pool.discard(settings.key(planned))
+    settings.pool.discard(settings.acting_key(planned))

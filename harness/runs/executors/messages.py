@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import Counter, deque
+import hashlib
+import itertools
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from harness.core.types import AttemptRecord
-from harness.runs.attempt import make_attempt
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.plan import PlannedAttempt
-from harness.runs.progress import ActiveAttempt, Stage
-from harness.runs.records import build_record
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import Stage
+
+
+@cache
+def hash_code() -> str:
+    """Return the SHA-256 (hex) of all Python files of this package, by their paths."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"\0{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +118,73 @@ class LeaseBook:
     """Lends units of attempts to places on nodes. Each attempt gets exactly one record.
 
     A place takes a unit when it is free, so that a fast node makes more attempts than a slow one, and no node
-    holds more units than it has places. A lost node gives its units back. They are lent again before all
-    others, because they have waited longest.
+    holds more units than it has places. While there are fewer units than free places, the node with the most
+    free places gets the next one. A lost node gives its units back. They are lent again before all others,
+    because they have waited longest.
     """
 
     def __init__(self, units: Iterable[Unit]) -> None:
         self._waiting: deque[Unit] = deque(units)
         self._open = {planned.key for unit in self._waiting for planned in unit}
         self._tries: Counter[tuple[str, int]] = Counter()
-        self._changed = asyncio.Event()
+        # The free places of each node that has any.
+        self._free: defaultdict[str, deque[asyncio.Future[Unit | None]]] = defaultdict(deque)
+        self._is_lending = False
         self._done = asyncio.Event()
         self._note_end()
 
-    async def take(self) -> Unit | None:
-        """Return the next unit, or None once every attempt has a record.
+    async def take(self, node: str = "") -> Unit | None:
+        """Return the next unit for a place of a node, or None once every attempt has a record.
 
         It waits while all open attempts are under way, because a lost node may give some of them back.
         """
-        while self._open:
-            while self._waiting:
-                unit = [planned for planned in self._waiting.popleft() if planned.key in self._open]
-                if unit:
-                    return unit
-            self._changed.clear()
-            await self._changed.wait()
+        free: asyncio.Future[Unit | None] = asyncio.get_running_loop().create_future()
+        self._free[node].append(free)
+        self._lend_soon()
+        try:
+            return await free
+        except asyncio.CancelledError:
+            if not free.cancelled() and (unit := free.result()) is not None:
+                self.give_back(unit)
+            raise
+
+    def _lend_soon(self) -> None:
+        """Lend once all places that are free now have asked, so that the load of their nodes is known."""
+        if not self._is_lending:
+            self._is_lending = True
+            asyncio.get_running_loop().call_soon(self._lend)
+
+    def _lend(self) -> None:
+        self._is_lending = False
+        while self._free and (unit := self._find_unit()) is not None:
+            node = self._choose_node(unit)
+            place = self._free[node].popleft()
+            if not self._free[node]:
+                del self._free[node]
+            if place.done():
+                self._waiting.appendleft(unit)  # the place was cancelled meanwhile
+            else:
+                place.set_result(unit)
+        if not self._open:
+            for place in itertools.chain.from_iterable(self._free.values()):
+                if not place.done():
+                    place.set_result(None)
+            self._free.clear()
+
+    def _choose_node(self, unit: Unit) -> str:
+        """Return the node with the most free places.
+
+        A node that has died idle has the most. A unit that has lost its node must not meet such nodes one
+        after the other, so it gets the node that was the last to work.
+        """
+        if any(self._tries[planned.key] for planned in unit):
+            return next(reversed(self._free))
+        return max(self._free, key=lambda node: len(self._free[node]))
+
+    def _find_unit(self) -> Unit | None:
+        while self._waiting:
+            if unit := [planned for planned in self._waiting.popleft() if planned.key in self._open]:
+                return unit
         return None
 
     def begin(self, planned: PlannedAttempt) -> int:
@@ -155,35 +209,11 @@ class LeaseBook:
         lost = [planned for planned in unit if planned.key in self._open]
         if lost:
             self._waiting.appendleft(lost)
-            self._changed.set()
+            self._lend_soon()
         return len(lost)
 
     def _note_end(self) -> None:
         if not self._open:
             self._done.set()
-            self._changed.set()
-
-
-async def make_record(
-    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
-) -> AttemptRecord:
-    """Make an attempt and return its record, which nobody has stored yet.
-
-    `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
-    """
-    started_at, started = time.time(), time.monotonic()
-    outcome = await make_attempt(settings, planned, active)
-    return build_record(
-        planned,
-        settings.benchmark.references[planned.task.id],
-        settings.benchmark.add_metrics(outcome.verdict),
-        submission=outcome.submission,
-        duration_seconds=time.monotonic() - started,
-        started_at=started_at,
-    )
-
-
-async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
-    """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
-    settings.pool.discard(settings.key(planned))
-    settings.pool.discard(settings.acting_key(planned))
+            if self._free:
+                self._lend_soon()

@@ -23,8 +23,8 @@ from harness.core.version import __version__
 from harness.host.engine import remove_dead_containers
 from harness.host.retries import RunStopped, RunStoppedError
 from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.execute import make_pool
-from harness.runs.executors.inputs import find_difference, hash_code, hash_inputs, read_config
+from harness.runs.executors.inputs import find_difference, hash_inputs, read_config
+from harness.runs.executors.local import discard_sandboxes, make_record
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -33,11 +33,10 @@ from harness.runs.executors.messages import (
     Refusal,
     Report,
     Stop,
-    discard_sandboxes,
-    make_record,
+    hash_code,
 )
 from harness.runs.faults import Faults, choose_concurrency
-from harness.runs.plan import PlannedAttempt
+from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
 from harness.runs.run_files import StorageError
@@ -288,7 +287,7 @@ class Node(EngineNode):
             await asyncio.to_thread(backend.describe, runtime=config.runtime)
             images = await self.find_images(spec.images)
             await self.own_containers(spec.run_id, self._notes.note)
-        pool = await self._stack.enter_async_context(make_pool(backend, selection, images, spec.run_id))
+        pool = await self._stack.enter_async_context(selection.make_pool(backend, images, spec.run_id))
         self._plan = {planned.key: planned for planned in selection.plan}
         self._settings = AttemptSettings(
             benchmark=selection.benchmark,

@@ -30,7 +30,7 @@ AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 _CONNECT_SECONDS = 10.0
-# The first bytes of a client of HTTP/2 (RFC 9113, section 3.4), with which Ray's nodes speak to its head, and
+# The first bytes of a client of HTTP/2 (RFC 9113, section 3.4). Ray's nodes speak to its head with it, and
 # the type of the frame that each server sends first.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 _FRAME_HEAD_BYTES = 9

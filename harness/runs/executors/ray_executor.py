@@ -27,9 +27,8 @@ from harness.runs.executors.ray_nodes import (
     RayNode,
     describe_images,
 )
-from harness.runs.observer import RunObserver
-from harness.runs.plan import PlannedAttempt
-from harness.runs.progress import ActiveAttempt
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import ActiveAttempt, RunObserver
 from harness.runs.records import build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
 from harness.runs.selection import Selection
@@ -166,7 +165,7 @@ class RayExecutor:
 
     async def _work_off(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Make units of attempts in one place of a node. Raises NodeLost."""
-        while (unit := await book.take()) is not None:
+        while (unit := await book.take(node.id)) is not None:
             rest = list(unit)
             try:
                 while rest:

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from harness.core.errors import HarnessError, SandboxError
 from harness.core.version import __version__
 from harness.host.retries import RunStoppedError
-from harness.runs.executors.inputs import hash_code
-from harness.runs.executors.messages import ImageContent, NodeFacts, Refusal
-from harness.runs.executors.node import EngineNode
+from harness.runs.executors.messages import ImageContent, NodeFacts, Refusal, hash_code
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.reaper import namespace
+
+if TYPE_CHECKING:
+    from harness.runs.executors.node import EngineNode
 
 T = TypeVar("T")
 # A worker of Ray starts, imports harness and asks its engine.

@@ -37,7 +37,7 @@ class RunConfig(SandboxKeys, AttemptKeys, GradingKeys, ModelKeys, AgentKeys, Tas
 
     @field_serializer("limits", "command")
     def _dump_set_values(self, settings: Limits | CommandSettings) -> dict[str, Any]:
-        """Return the settings that are set, because a default would override that of an agent."""
+        """Return the settings that are set, because a default would override an agent's."""
         return settings.model_dump(exclude_unset=True)
 
     @model_validator(mode="before")

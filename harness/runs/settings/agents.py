@@ -41,13 +41,13 @@ class AgentKeys(Keys):
         Setting(on_resume="ask", difference="shown", read_by="agent"),
         Example({"cmd": "my-agent", "where": "host"}, is_set=True, agent="command"),
     ] = Field(default_factory=CommandSettings)
-    """The program that the agent `command` runs, or changes to that of an agent that is such a program."""
+    """The program that the agent `command` runs, or changes to the program of an agent that is one."""
     replay_from: Annotated[
         Text | None,
         Setting(on_resume="fixed", difference="shown", read_by="agent", differs_in_shards=True),
         Option(
             "Repeat the actions of this run, without a model (agent replay): a folder, a name in "
-            "--output-dir, or latest. Benchmark and settings are those of the run.",
+            "--output-dir, or latest. Benchmark and settings are the run's.",
             "RUN",
             name="--from",
             completes="run",
@@ -70,7 +70,7 @@ class AgentKeys(Keys):
         Setting(on_resume="ask", difference="unfair", read_by="tools", is_replayed=True),
         Example(20),
     ] = None
-    """The number of tool calls in an attempt. Default: that of the task's environment."""
+    """The number of tool calls in an attempt. Default: the environment's of the task."""
     system_prompt: Annotated[
         str | None,
         Setting(on_resume="ask", difference="shown", read_by="agent"),
@@ -111,7 +111,7 @@ class AgentKeys(Keys):
         Literal["drop", "keep"],
         Setting(on_resume="ask", difference="shown", read_by="agent", needs_model=True),
     ] = "drop"
-    """Whether the parameters in the requests of an agent's program override those of the run."""
+    """Whether the parameters in the requests of an agent's program override the run's."""
 
 
 class ModelKeys(Keys):

@@ -35,7 +35,7 @@ def _show_seconds(definition: Definition) -> int | None:
 
 
 def _check_timeout(seconds: int, info: ValidationInfo) -> int:
-    from harness.benchmarks.custom import names_task_folders
+    from harness.benchmarks.recipe import names_task_folders
 
     low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
     if not low <= seconds <= high and names_task_folders(info.data.get("benchmark", "")):
@@ -218,7 +218,7 @@ class SandboxKeys(Keys):
         Setting(on_resume="free", difference="hidden", read_by="task image", differs_in_shards=True),
         Option("A certificate (PEM) that builds of tasks trust.", "FILE", is_path=True),
     ] = None
-    """The file of a certificate that builds of images trust, such as that of a proxy."""
+    """The file of a certificate that builds of images trust, such as a proxy's."""
     allow_network: Annotated[
         bool,
         Setting(on_resume="ask", difference="unfair", read_by="task image", is_replayed=True),
@@ -241,7 +241,7 @@ class SandboxKeys(Keys):
             "LEVEL",
         ),
     ] = None
-    """The seal level of every task, instead of the first at which its reference passes: `artifacts`,
+    """The seal level of every task, instead of the first where its reference passes: `artifacts`,
     `proxied`, `work`, `tools`, `all`, `attached` or `live`."""
     grading_network: Annotated[
         Literal["on"] | None,
@@ -271,4 +271,4 @@ class SandboxKeys(Keys):
             "add --executor ray",
         ),
     ] = None
-    """The Ray cluster: HOST:PORT, `auto` for that of this machine, or `local`. Default: `auto`."""
+    """The Ray cluster: HOST:PORT, `auto` for this machine's, or `local`. Default: `auto`."""

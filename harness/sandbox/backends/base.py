@@ -10,13 +10,18 @@ The methods block, because clients of container engines block. `Sandbox` calls t
 from __future__ import annotations
 
 import enum
+import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MIB, Limits
+
+# A disk with less room is almost full.
+RESERVE_BYTES = 512 * MIB
+RESERVE_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,24 @@ class DiskUse:
     scarce: str | None = None
     # A folder on that disk, None if it is on another machine.
     folder: Path | None = None
+
+
+def free_bytes(root: Path) -> int:
+    """Return the free bytes of a file system, including those that are reserved for root."""
+    facts = os.statvfs(root)
+    return facts.f_bfree * facts.f_frsize
+
+
+def find_shortage(root: Path) -> str | None:
+    """Return the shortage of bytes or files on a file system, in words; None if there is none."""
+    facts = os.statvfs(root)
+    free = facts.f_bavail * facts.f_frsize
+    if free < RESERVE_BYTES:
+        return f"{free / MIB:.0f} MiB free"
+    # Some file systems have no fixed number of files, and report 0.
+    if facts.f_files and facts.f_favail < RESERVE_FILES:
+        return f"{facts.f_favail} files free"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

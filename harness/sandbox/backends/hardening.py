@@ -6,11 +6,10 @@ its engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from harness.sandbox.backends import seccomp
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.docker.runtimes import ONE_ERRNO, OWN_KERNEL
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.layout import (
     CAPABILITIES,
@@ -22,8 +21,21 @@ from harness.sandbox.layout import (
 from harness.sandbox.limits import Limits
 
 COUNTING_CGROUP_VERSION = 2
-
-
+# Each container of these runtimes has a kernel of its runtime, which shares its counts with no other
+# container. Buffers of sockets are memory of that kernel's process.
+OWN_KERNEL = frozenset({"runsc"})
+# Containers of these runtimes run on the machine's kernel, so that they can join a network namespace of it.
+MACHINE_KERNEL = frozenset({"crun", "runc"})
+# With these runtimes the guest counts processes and memory itself, because the runtime has no such limit, or
+# ends the whole sandbox at it.
+WATCHED_BY_GUEST = frozenset({"runsc"})
+# Room for the runtime itself in a container's cgroup: gVisor's kernel is a process with many threads.
+EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}
+EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}
+# The seccomp filter of these runtimes refuses every call with EPERM. The C library starts no thread if clone3
+# fails with EPERM, so clone3 is allowed there. gVisor's kernel serves that call, and a new namespace in it is
+# not one of the machine.
+ONE_ERRNO = frozenset({"runsc"})
 # The largest buffer of TCP for each direction of a socket that the kernel does not count, in bytes.
 BUFFER_BYTES = 64 * 1024
 # The sockets of a sandbox with such buffers, which take 128 MiB at most. A connection between two programs of

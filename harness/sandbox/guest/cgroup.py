@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-# What the machine, and no limit of this container, can do to a job.
+# The machine, and no limit of this container, can do this to a job.
 OUT_OF_MEMORY = "the machine ran out of memory, and its kernel killed a process of the sandbox"
 NO_START = "the machine could not start a process of the sandbox"
 

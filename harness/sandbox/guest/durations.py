@@ -13,6 +13,9 @@ import math
 MOST_WAIT_SECONDS = 24 * 3600.0
 # The longest limit on the processor time of a process. No container lives that long.
 MOST_PROCESSOR_SECONDS = 1 << 31
+# Even on the busiest machine, this many times the wall limit is enough. A short limit gets further seconds.
+MOST_PATIENCE = 5
+FURTHER_SECONDS = 10.0
 
 
 def bound_wait(seconds: float) -> float:
@@ -43,3 +46,8 @@ def moment_after(now: float, seconds: float) -> float:
     if math.isnan(moment):
         raise ValueError("a time must be a number of seconds, not nan")
     return moment
+
+
+def find_longest(wall_seconds: float, times: int = MOST_PATIENCE) -> float:
+    """Return how many seconds it takes to blame the machine for a job that its wall limit has not ended."""
+    return wall_seconds * times + FURTHER_SECONDS

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 PREFIX = struct.Struct(">II")
 MAX_HEADER_BYTES = 16 * 1024 * 1024
 MAX_BODY_BYTES = 64 * 1024 * 1024
+# The exit codes of PID 1 at the deadline of the sandbox, and without a first request.
+DEADLINE_CODE, UNWANTED_CODE = 3, 4
 
 
 class FrameError(Exception):

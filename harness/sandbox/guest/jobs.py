@@ -7,10 +7,11 @@ import time
 
 from . import processes
 from .cgroup import NO_START, PROCESSORS, Counters
+from .durations import MOST_PATIENCE, find_longest
 from .output import Output
 from .processor_time import Account
 from .signals import SIGKILL, SIGXCPU, SIGXFSZ
-from .waiting import MOST_PATIENCE, StarterTime, Waiting, find_longest
+from .waiting import StarterTime, Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

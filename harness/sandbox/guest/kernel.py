@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 # The limit on the wait for the first request. An engine that crashes right after it has started a container
 # may lose it and never close its stream.
 HELLO_SECONDS = 60.0
-# The exit codes of PID 1 at the deadline of the sandbox, and without a first request.
-DEADLINE_CODE, UNWANTED_CODE = 3, 4
 AGENT = "agent"
 MAX_ERROR_CHARACTERS = 1000
 
@@ -127,7 +125,7 @@ class Kernel:
         }
         loop.on_failure = self._fail
         loop.watch(0, self._read)
-        self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(UNWANTED_CODE))
+        self._unwanted = loop.after(HELLO_SECONDS, lambda: os._exit(frames.UNWANTED_CODE))
 
     def add_procedure(self, name: str, procedure: Procedure) -> None:
         """Make a procedure callable by the host."""
@@ -224,7 +222,7 @@ class Kernel:
         request.answer(reply)
 
     def _watch_over(self, hello: Hello) -> None:
-        self.loop.after(hello["deadline_seconds"], lambda: os._exit(DEADLINE_CODE))
+        self.loop.after(hello["deadline_seconds"], lambda: os._exit(frames.DEADLINE_CODE))
         if "watch" in hello:
             UsageWatch(self.loop, self.jobs, hello["watch"])
         if "most_sockets" in hello:
@@ -320,5 +318,5 @@ class Kernel:
         number = request.fields["job"]
         relay = self.relays.get(number)
         if relay is not None:
-            # What the relay does then belongs to its request, and so does a failure.
+            # The relay's work then belongs to its request, and so does a failure.
             self.loop.serve(number, lambda: relay.receive(request.fields, request.body))

@@ -1,7 +1,7 @@
 """Pairs of connected sockets, and descriptors that pass through them.
 
-These are the functions in C that the module `socket` is built on. That module builds enumerations, with which
-every container would start 5 ms of processor time later.
+These are the functions in C that the module `socket` is built on. That module builds enumerations, and with
+them every container would start 5 ms of processor time later.
 """
 
 from __future__ import annotations

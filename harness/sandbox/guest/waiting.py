@@ -1,13 +1,13 @@
 """Measure how long a job had to wait for a processor, which its wall limit does not count.
 
 A wall limit ends programs that wait for an event that never comes. It must not end a program that would run
-on a less busy machine. Therefore the wall limit does not count the time in which the most eager living
+on a less busy machine. Therefore the wall limit does not count the time while the most eager living
 ordinary thread of the job waited for a processor, less the CPU time of all other threads of the job.
 
-An ordinary thread has the normal scheduling policy and a nice value of 0 or less. A program that has lowered
-its own priority waits by choice. Only one thread counts, because threads that wait at the same time must not
-add up. The other threads' CPU time is subtracted, because a program can make its own threads wait for each
-other.
+An ordinary thread has the normal scheduling policy and at least PID 1's priority. PID 1 may have a low one,
+because a container without an engine inherits that of the user's command. A program that has lowered its own
+priority waits by choice. Only one thread counts, because threads that wait at the same time must not add up.
+The other threads' CPU time is subtracted, because a program can make its own threads wait for each other.
 """
 
 from __future__ import annotations
@@ -21,14 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Even on the busiest machine, this many times the wall limit is enough. A short limit gets further seconds.
-MOST_PATIENCE = 5
-FURTHER_SECONDS = 10.0
-
-
-def find_longest(wall_seconds: float, times: int = MOST_PATIENCE) -> float:
-    """Return how many seconds it takes to blame the machine for a job that its wall limit has not ended."""
-    return wall_seconds * times + FURTHER_SECONDS
+# Read before any program runs.
+_OWN_NICE = os.getpriority(os.PRIO_PROCESS, 0)
 
 
 class Waiting:
@@ -72,7 +66,7 @@ class StarterTime:
 
 
 def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:
-    """Return process, id and start of each thread with the normal policy and a nice value of 0 or less."""
+    """Return process, id and start of each thread with the normal policy and no lower priority than ours."""
     found = []
     for pid in pids:
         try:
@@ -87,7 +81,7 @@ def _ordinary(pids: Iterable[int]) -> list[tuple[int, int, int]]:
                 nice, started_ticks, policy = int(facts[16]), int(facts[19]), int(facts[38])
             except (OSError, ValueError, IndexError):
                 continue
-            if policy == os.SCHED_OTHER and nice <= 0:
+            if policy == os.SCHED_OTHER and nice <= _OWN_NICE:
                 found.append((pid, int(thread), started_ticks))
     return found
 

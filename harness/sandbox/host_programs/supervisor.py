@@ -5,7 +5,7 @@ them when the program has ended, when the harness asks for it, and when the harn
 
 The arguments are the descriptors of two pipes, a folder or "", and the command. The harness writes a byte
 into the first pipe to end the program. The end of that pipe means that the harness is gone, and then the
-folder is removed, too. The facts about the program go into the second pipe, or the reason why it was not
+folder is also removed. The facts about the program go into the second pipe, or the reason why it was not
 started.
 
 The harness imports the functions that find and end processes, because a supervisor may be killed itself.

@@ -82,8 +82,8 @@ def build_agent_images(
 
     An image is built again if the files, the Dockerfile or the base have changed. `force` builds all of them.
     The packages of a recipe are installed only if no image on the engine has them, even one of an older base.
-    No program of the agent runs in this build, except in a build of the user's own Dockerfile, of which only
-    the files below /opt/agents/NAME are taken. Raises UsageError for files that cannot be used, and
+    No program of the agent runs in this build, except in a build of the user's own Dockerfile. Of that build,
+    only the files below /opt/agents/NAME are taken. Raises UsageError for files that cannot be used, and
     SandboxError.
     """
     build_images(client, bases, notify=notify)

@@ -237,8 +237,8 @@ class Packages:
     node: tuple[str, ...] = ()
     # Folders below the agent's folder that the agent's command does not need.
     leave_out: tuple[str, ...] = ()
-    # Links in the folder `bin`, and the files below the agent's folder to which they lead. In these paths and
-    # those of `leave_out`, {machine} stands for the processor's name, and {cpu} for npm's name of it.
+    # Links in the folder `bin`, and the files below the agent's folder that they lead to. In these paths and
+    # the paths of `leave_out`, {machine} is the processor's name, and {cpu} for npm's name of it.
     links: tuple[tuple[str, str], ...] = ()
 
 

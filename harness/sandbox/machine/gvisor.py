@@ -58,7 +58,7 @@ def ensure_runsc(
     """Add `runsc` to the engine if it is missing, and prove it with a sandbox. The images must be built.
 
     `config_file` is the engine's configuration (default: the file that the running daemon was started with).
-    Raises SandboxError, with a hint, if this process may not add a runtime, if the file is no valid
+    Raises SandboxError, with a hint, if this process may not add a runtime, if the file is not valid
     configuration, or if no sandbox works. The file is then as it was before.
     """
     with exclusive("engine", notify=notify):

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import SandboxError
 from harness.core.lock import exclusive
 from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
-from harness.sandbox.backends.docker.foreign import remove_stale_volumes
 from harness.sandbox.backends.docker.images import (
     AGENT_LABEL,
     BASE,
@@ -29,6 +28,7 @@ from harness.sandbox.backends.docker.images import (
     image_sources,
     image_tag,
     language_image_names,
+    remove_stale_volumes,
 )
 from harness.sandbox.machine.installation import bootstrap_base, pull_debian
 
@@ -192,7 +192,7 @@ def build_images(
 ) -> list[Image]:
     """Return the images of these names, and build those that the engine does not have.
 
-    The default is all but those of languages.
+    The default is all but the languages' images.
 
     `force` builds all of them again, without the engine's cache. `notify` gets a line for each step that
     takes time. Several processes may call this at once. Raises ImageMissingError or SandboxError with the end

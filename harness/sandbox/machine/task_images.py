@@ -57,7 +57,7 @@ def build_folder(
     Args:
         client: The engine.
         folder: The context of the build. Its `.dockerignore` counts.
-        rules: The images that replace those of a registry, and a certificate for the build.
+        rules: The images that replace a registry's, and a certificate for the build.
         name: The name of the task, for messages.
         seconds: The limit of the build, without pulls.
         notify: Gets a line for each step that takes time.

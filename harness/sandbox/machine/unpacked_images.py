@@ -1,6 +1,6 @@
 """Build the images of harness without an engine, for the backend `oci`.
 
-The base is made of Debian's packages. Every other image is a copy of it, in which the OCI runtime runs the
+The base is made of Debian's packages. Every other image is a copy of it, where the OCI runtime runs the
 steps of the image's Dockerfile. The steps may use the network of this machine.
 """
 
@@ -23,8 +23,7 @@ from harness.core.errors import ImageMissingError, SandboxError
 from harness.core.lock import exclusive
 from harness.sandbox.backends.docker.engine import can_install_packages, system_path
 from harness.sandbox.backends.docker.images import BASE, LABEL, image_names, image_sources, image_tag
-from harness.sandbox.backends.oci.backend import find_runtime
-from harness.sandbox.backends.oci.config import CGROUP_PARENT, KERNEL_MOUNTS, OCI_VERSION
+from harness.sandbox.backends.oci.config import CGROUP_PARENT, KERNEL_MOUNTS, OCI_VERSION, find_runtime
 from harness.sandbox.backends.oci.images import (
     LOCK,
     StoredImage,

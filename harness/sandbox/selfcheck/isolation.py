@@ -53,7 +53,7 @@ async def network(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 async def capabilities(sandbox: Sandbox, limits: Limits) -> Finding:
-    """Check that a job has no capability, and PID 1 only those of `CAPABILITIES`."""
+    """Check that a job has no capability, and PID 1 only the ones in `CAPABILITIES`."""
     facts = await answer(sandbox, probe.status)
     held = [kind for kind in CAPABILITY_SETS if int(facts["job"].get(kind, ALL_CAPABILITIES), 16) != 0]
     within_reach = int(facts["guest"].get("CapBnd", ALL_CAPABILITIES), 16).bit_count()

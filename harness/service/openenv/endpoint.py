@@ -17,14 +17,15 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, model_validator
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Task
-from harness.host.episode import Episode
+from harness.host.episode import MOST_SNAPSHOT_BYTES, Episode, EpisodeSnapshot
 from harness.service.body import encode_reply, read_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
 from harness.service.openenv.episodes import Action, ServedEpisode, StepResult, open_episode
+from harness.service.sandboxes.models import SnapshotRequest
 from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)
@@ -54,6 +55,15 @@ class ResetData(BaseModel):
     task_id: StrictInt | str | None = None
     seed: int | None = Field(default=None, ge=0, le=_LARGEST_SEED)
     episode_id: str | None = Field(default=None, max_length=200)
+    # The name of a snapshot, which has the task.
+    snapshot: str | None = None
+
+    @model_validator(mode="after")
+    def _require_one_task(self) -> ResetData:
+        given = [name for name in ("benchmark", "task_id", "seed") if getattr(self, name) is not None]
+        if self.snapshot is not None and given:
+            raise ValueError(f"the snapshot has the task, so leave out {', '.join(given)}")
+        return self
 
 
 class StepData(BaseModel):
@@ -67,13 +77,14 @@ class StepData(BaseModel):
     completion: str | None = None
     solution: str | None = None
     answer: str | None = None
+    snapshot: SnapshotRequest | None = None
     metadata: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _require_one(self) -> StepData:
-        given = [name for name in ("tool", *TEXT_FIELDS) if getattr(self, name) is not None]
+        given = [name for name in ("tool", *TEXT_FIELDS, "snapshot") if getattr(self, name) is not None]
         if len(given) != 1:
-            raise ValueError(f"needs exactly one of tool, {', '.join(TEXT_FIELDS)}")
+            raise ValueError(f"needs exactly one of tool, {', '.join(TEXT_FIELDS)}, snapshot")
         return self
 
     def read(self) -> Action:
@@ -139,7 +150,7 @@ class _Session:
         try:
             await self._held.aclose()
         except HarnessError as error:
-            # The end of the service removes what is left, and the verdict stands.
+            # The end of the service removes what is left, and the verdict counts.
             _LOGGER.warning("the end of an episode failed: %s", error.message)
 
     async def _read(self) -> None:
@@ -181,7 +192,7 @@ class _Session:
                 case "reset":
                     work: Awaitable[Reply] = self._reset(_read_data(ResetData, message.data))
                 case "step":
-                    work = self._step(_read_data(StepData, message.data).read())
+                    work = self._step(_read_data(StepData, message.data))
                 case "state":
                     return self._describe_state()
                 case _:
@@ -213,22 +224,46 @@ class _Session:
     async def _reset(self, data: ResetData) -> Reply:
         self._episode = None
         await self._release()
-        benchmark, task, seed = _choose_task(self._service, data)
-        opening = open_episode(
-            self._service, self._client, benchmark, task, seed=seed, episode_id=data.episode_id
-        )
-        self._episode = await self._held.enter_async_context(opening)
+        with contextlib.ExitStack() as stack:
+            if data.snapshot is None:
+                benchmark, task, seed = _choose_task(self._service, data)
+                start = None
+            else:
+                start = stack.enter_context(self._service.snapshots.use(data.snapshot, EpisodeSnapshot))
+                benchmark = self._service.benchmarks[start.benchmark.name].benchmark
+                task, seed = self._service.benchmarks[benchmark.name].tasks[start.task_id], start.seed
+            opening = open_episode(
+                *(self._service, self._client, benchmark, task),
+                seed=seed,
+                episode_id=data.episode_id,
+                start=start,
+            )
+            self._episode = await self._held.enter_async_context(opening)
         return Reply(
             type="observation", data=Result(observation=_describe_start(self._episode.episode)).model_dump()
         )
 
-    async def _step(self, action: Action) -> Reply:
+    async def _step(self, data: StepData) -> Reply:
         if self._episode is None:
             raise InvalidRequestError("there is no episode; send a reset first")
-        result = await self._episode.step(action)
+        if data.snapshot is not None:
+            return await self._keep(self._episode.episode, data.snapshot.idle_seconds)
+        result = await self._episode.step(data.read())
         if result.verdict is not None:
             await self._release()
         return Reply(type="observation", data=_describe_result(result).model_dump())
+
+    async def _keep(self, episode: Episode, idle_seconds: float) -> Reply:
+        """Hold the state of the episode for resets with its name."""
+        name, kept = await self._service.snapshots.keep(
+            self._client,
+            episode.snapshot(),
+            most_bytes=MOST_SNAPSHOT_BYTES,
+            idle_seconds=idle_seconds,
+        )
+        described = {"name": name, "bytes": kept.size_bytes, "idle_seconds": idle_seconds}
+        result = Result(observation={"text": "", "snapshot": described})
+        return Reply(type="observation", data=result.model_dump())
 
     def _describe_state(self) -> Reply:
         episode = self._episode

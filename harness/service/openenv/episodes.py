@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec
-from harness.host.episode import Episode, bound_life
+from harness.host.episode import Episode, EpisodeSnapshot, bound_life
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call
 from harness.service.service import Service
@@ -122,8 +122,11 @@ async def open_episode(
     *,
     seed: int,
     episode_id: str | None = None,
+    start: EpisodeSnapshot | None = None,
 ) -> AsyncIterator[ServedEpisode]:
     """Yield an episode, whose environment is destroyed at the end of the block.
+
+    It starts from the state `start` of another one, by default from the task's.
 
     Raises ServiceError if there is no room for its sandboxes, and HarnessError if it cannot be opened.
     """
@@ -143,6 +146,7 @@ async def open_episode(
             seed=seed,
             machine_rules=service.settings.machine_rules,
             before_grading=waiting,
+            start=start,
         )
         needs_place = spec.open_environment is not None and spec.image is not None
         async with service.work(client, wait_seconds=_WAIT_SECONDS) if needs_place else nullcontext():

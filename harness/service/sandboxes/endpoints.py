@@ -145,7 +145,7 @@ async def call_tool(sandbox: Sandbox, name: str, arguments: Mapping[str, Any]) -
 
 
 EVENT_STREAM = "text/event-stream"
-# Proxies close a connection on which nothing comes for a minute.
+# Proxies close a connection that is silent for a minute.
 _SILENT_SECONDS = 15.0
 _COMMENT = b": the command runs\n\n"
 

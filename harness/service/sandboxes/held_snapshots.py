@@ -5,50 +5,91 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from harness.sandbox.snapshots import Snapshot
 from harness.service.errors import InvalidRequestError
-from harness.service.sandboxes.models import CreateSandboxRequest, SnapshotInfo
-from harness.service.sandboxes.sessions import SandboxSessions
+from harness.service.sandboxes.sessions import SessionBudget
+
+
+class Kept(Protocol):
+    """A state that a client holds: the one of a sandbox, or of an episode."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+Content = TypeVar("Content", bound=Kept)
 
 
 @dataclass(slots=True, eq=False)
-class HeldSnapshot:
-    """A snapshot that a client holds."""
-
-    snapshot: Snapshot
-    # The request of its sandbox, which its forks repeat.
-    request: CreateSandboxRequest
+class _Held:
+    content: Any
     idle_seconds: float
     # Gives back its share of the client's memory.
-    held: contextlib.ExitStack
+    share: contextlib.ExitStack
     timer: asyncio.TimerHandle | None = None
     # The requests that fork it now.
     busy: int = 0
 
 
 class HeldSnapshots:
-    """The snapshots that clients hold, by their names."""
+    """The snapshots that clients hold, by their names, which cannot be guessed."""
 
-    def __init__(self, sessions: SandboxSessions) -> None:
-        self._sessions = sessions
-        self._live: dict[str, HeldSnapshot] = {}
+    def __init__(self, budget: SessionBudget) -> None:
+        self._budget = budget
+        self._live: dict[str, _Held] = {}
 
-    def add(
-        self, client: str, snapshot: Snapshot, request: CreateSandboxRequest, idle_seconds: float
-    ) -> SnapshotInfo:
-        """Hold a snapshot for a client. Raises ServiceError if the client's share is used up."""
-        name, held = secrets.token_urlsafe(24), contextlib.ExitStack()
-        held.enter_context(self._sessions.budget.hold(client, (len(snapshot.archive) >> 20) + 1))
-        self._live[name] = HeldSnapshot(snapshot, request, idle_seconds, held)
+    async def keep(
+        self, client: str, taking: Awaitable[Content], *, most_bytes: int, idle_seconds: float
+    ) -> tuple[str, Content]:
+        """Hold what `taking` returns for a client, and return its name with it.
+
+        It counts as `most_bytes` while it is taken. Raises ServiceError if the client's share is used up, and
+        as `taking` does.
+        """
+        try:
+            with self._budget.hold(client, _count_mb(most_bytes)):
+                content = await taking
+        finally:
+            # Without room it was never awaited.
+            if asyncio.iscoroutine(taking):
+                taking.close()
+        name, share = secrets.token_urlsafe(24), contextlib.ExitStack()
+        share.enter_context(self._budget.hold(client, _count_mb(content.size_bytes)))
+        self._live[name] = _Held(content, idle_seconds, share)
         self._wait(name)
-        return SnapshotInfo(
-            name=name, image=request.image, bytes=len(snapshot.archive), idle_seconds=idle_seconds
-        )
+        return name, content
 
-    def find(self, name: str) -> HeldSnapshot:
-        """Return a snapshot, whose idle time begins again. Raises ServiceError for an unknown name."""
+    @contextlib.contextmanager
+    def use(self, name: str, kind: type[Content]) -> Iterator[Content]:
+        """Yield the content of a snapshot, whose idle time begins again.
+
+        Raises ServiceError for an unknown name, and for a snapshot of another kind.
+        """
+        live = self._find(name)
+        if not isinstance(live.content, kind):
+            raise InvalidRequestError(
+                "the snapshot is of the other kind: sandboxes are forked by a request, episodes by a reset",
+                code="wrong_snapshot",
+                status=422,
+            )
+        live.busy += 1
+        try:
+            yield live.content
+        finally:
+            live.busy -= 1
+
+    def delete(self, name: str) -> None:
+        """Drop a snapshot. What was forked lives on. Raises ServiceError for an unknown name."""
+        live = self._find(name)
+        if live.timer is not None:
+            live.timer.cancel()
+        del self._live[name]
+        live.share.close()
+
+    def _find(self, name: str) -> _Held:
         if name not in self._live:
             raise InvalidRequestError(
                 f"there is no snapshot {name[:80]!r}, or it had no fork for its idle time",
@@ -57,14 +98,6 @@ class HeldSnapshots:
             )
         self._wait(name)
         return self._live[name]
-
-    def delete(self, name: str) -> None:
-        """Drop a snapshot. Sandboxes with its files live on. Raises ServiceError for an unknown name."""
-        live = self.find(name)
-        if live.timer is not None:
-            live.timer.cancel()
-        del self._live[name]
-        live.held.close()
 
     def _wait(self, name: str) -> None:
         live = self._live[name]
@@ -77,3 +110,7 @@ class HeldSnapshots:
             self._wait(name)
         else:
             self.delete(name)
+
+
+def _count_mb(size_bytes: int) -> int:
+    return (size_bytes >> 20) + 1

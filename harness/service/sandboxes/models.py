@@ -101,6 +101,15 @@ class SandboxList(BaseModel):
     """Those that this client has opened, the oldest first."""
 
 
+class SnapshotRequest(BaseModel):
+    """A snapshot to take."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    idle_seconds: float = Field(default=600.0, ge=1, le=86_400, allow_inf_nan=False)
+    """The time without a fork after which the snapshot ends."""
+
+
 class SnapshotInfo(BaseModel):
     """A snapshot of a client."""
 
@@ -136,7 +145,7 @@ class ExecRequest(BaseModel):
     keep_bytes: int = Field(default=KEEP_BYTES, ge=0, le=MOST_KEPT_BYTES)
     """The bytes of each stream in the result, half from its start and half from its end."""
     encoding: Encoding = "text"
-    """`text` replaces bytes that are no UTF-8. `base64` keeps every byte."""
+    """`text` replaces bytes that are not UTF-8. `base64` keeps every byte."""
 
     def read_stdin(self) -> bytes | str:
         """Return the standard input. Raises InvalidRequestError."""
@@ -147,7 +156,7 @@ class ExecRequest(BaseModel):
         try:
             return base64.b64decode(self.stdin_base64, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise InvalidRequestError(f"'stdin_base64' is no base64: {error}", status=422) from None
+            raise InvalidRequestError(f"'stdin_base64' is not base64: {error}", status=422) from None
 
 
 class ExecStream(BaseModel):

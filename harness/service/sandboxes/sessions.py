@@ -54,7 +54,7 @@ class SessionBudget:
 
     Args:
         limits: the limits of the service.
-        memory_mb: the memory in MiB that all sandboxes of the service may have, those of sessions included.
+        memory_mb: the memory in MiB that all sandboxes of the service may have, sessions included.
         processes: the processes that this machine can have.
     """
 
@@ -172,7 +172,7 @@ class SandboxSession:
     id: str
     client: str
     request: CreateSandboxRequest
-    # The times of the monotonic clock at which the sandbox ends, and at which it was used last.
+    # When the sandbox ends, and when it was used last, by the monotonic clock.
     deadline: float
     last_used: float
     created_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -190,7 +190,7 @@ class SandboxSession:
         return self.opened
 
     def finish(self, end: SessionEnd) -> None:
-        """Let the sandbox end. The first reason stands."""
+        """Let the sandbox end. The first reason counts."""
         if self.end is None:
             self.end = end
             self._over.set()

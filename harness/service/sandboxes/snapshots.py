@@ -1,33 +1,34 @@
-"""`/v1/snapshots`: the files of a sandbox that a client holds, and further sandboxes that start with them.
-
-A snapshot lives in the memory of the service, within the share of its client, and ends by its idle time or
-with the service. Its name cannot be guessed.
-"""
+"""`/v1/snapshots`: the files of a sandbox that a client holds, and further sandboxes that start with them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from harness.core.errors import HarnessError, UsageError
-from harness.sandbox.snapshots import MAX_FORKS, unpack_snapshot
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.snapshots import MAX_ARCHIVE_BYTES, MAX_FORKS, Snapshot, unpack_snapshot
 from harness.service.errors import InvalidRequestError, ServiceError, explain_error
 from harness.service.operations import Call, Called, make_router
 from harness.service.sandboxes.endpoints import open_session
-from harness.service.sandboxes.held_snapshots import HeldSnapshot
-from harness.service.sandboxes.models import SandboxInfo, SnapshotInfo
+from harness.service.sandboxes.models import CreateSandboxRequest, SandboxInfo, SnapshotInfo, SnapshotRequest
 from harness.service.sandboxes.sessions import DELETED
 
 
-class SnapshotRequest(BaseModel):
-    """A snapshot to take."""
+@dataclass(frozen=True, slots=True)
+class SandboxState:
+    """The files of a sandbox, and the request that opened it, which its forks repeat."""
 
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    snapshot: Snapshot
+    request: CreateSandboxRequest
 
-    idle_seconds: float = Field(default=600.0, ge=1, le=86_400, allow_inf_nan=False)
-    """The time without a fork after which the snapshot ends."""
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of the archive."""
+        return len(self.snapshot.archive)
 
 
 class ForkRequest(BaseModel):
@@ -35,7 +36,7 @@ class ForkRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
-    count: int = Field(default=1, ge=1, le=MAX_FORKS)
+    count: int = Field(default=1, ge=1, le=MAX_FORKS, strict=True)
     """The number of sandboxes."""
     wait_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False)
     """The time that each sandbox can wait in the queue and for memory."""
@@ -79,39 +80,54 @@ _ONE = "/v1/snapshots/{name}"
 async def take(id: str, request: SnapshotRequest, call: Called) -> SnapshotInfo:
     """Return a snapshot of a sandbox, which lives on. Raises ServiceError."""
     async with call.service.sessions.use(id) as session:
-        try:
-            snapshot = await session.sandbox.snapshot()
-        except UsageError as error:
-            raise InvalidRequestError(error.message, status=422) from error
-    return call.service.snapshots.add(call.client, snapshot, session.request, request.idle_seconds)
+        name, state = await call.service.snapshots.keep(
+            call.client,
+            _take(session.sandbox, session.request),
+            most_bytes=MAX_ARCHIVE_BYTES,
+            idle_seconds=request.idle_seconds,
+        )
+    return SnapshotInfo(
+        name=name, image=state.request.image, bytes=state.size_bytes, idle_seconds=request.idle_seconds
+    )
+
+
+async def _take(sandbox: Sandbox, request: CreateSandboxRequest) -> SandboxState:
+    try:
+        return SandboxState(await sandbox.snapshot(), request)
+    except UsageError as error:
+        raise InvalidRequestError(error.message, status=422) from error
 
 
 @router.post(f"{_ONE}/fork", summary="Open sandboxes with the files of a snapshot.", name="fork_snapshot")
 async def fork(name: str, request: ForkRequest, call: Called) -> ForkReply:
     """Return one open sandbox, or an error, for each that was asked for. Raises ServiceError."""
-    live = call.service.snapshots.find(name)
-    live.busy += 1
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            opening = [tasks.create_task(_fork_one(live, request, call)) for _ in range(request.count)]
-    except BaseException:
-        # Nobody would learn the ids of those that are open.
-        for each in opening:
-            if each.done() and not each.cancelled() and (opened := each.result().sandbox) is not None:
-                call.service.sessions.find(opened.id).finish(DELETED)
-        raise
-    finally:
-        live.busy -= 1
+    with call.service.snapshots.use(name, SandboxState) as state:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                opening = [tasks.create_task(_fork_one(state, request, call)) for _ in range(request.count)]
+        except BaseException:
+            # Nobody would learn the ids of those that are open.
+            for each in opening:
+                if each.done() and not each.cancelled() and each.exception() is None:
+                    _drop(each.result(), call)
+            raise
     return ForkReply(sandboxes=[each.result() for each in opening])
 
 
-async def _fork_one(live: HeldSnapshot, request: ForkRequest, call: Call) -> Fork:
-    wanted = live.request.model_copy(update={"wait_seconds": request.wait_seconds})
+def _drop(fork: Fork, call: Call) -> None:
+    if fork.sandbox is not None:
+        # It may have ended by itself.
+        with contextlib.suppress(ServiceError):
+            call.service.sessions.find(fork.sandbox.id).finish(DELETED)
+
+
+async def _fork_one(state: SandboxState, request: ForkRequest, call: Call) -> Fork:
+    wanted = state.request.model_copy(update={"wait_seconds": request.wait_seconds})
     try:
         session = await open_session(call.service, call.client, wanted)
         try:
-            async with call.service.sessions.use(session.id):
-                await unpack_snapshot(session.sandbox, live.snapshot)
+            async with call.service.sessions.use(session.id), call.service.pool.gate:
+                await unpack_snapshot(session.sandbox, state.snapshot)
         except BaseException:
             with contextlib.suppress(ServiceError):
                 await call.service.sessions.delete(session.id)

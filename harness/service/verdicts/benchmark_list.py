@@ -33,11 +33,11 @@ class LoadedBenchmark(BaseModel):
     definition_sha256: str | None
     """The SHA-256 of the file that defines a benchmark of the operator's own, else null."""
     options: dict[str, Any]
-    """The options with which it was loaded."""
+    """The options it was loaded with."""
     fields: list[str]
     """The fields that a sample in `/v1/grade` may have. Empty if every task needs an agent that acts."""
     revision: str
-    """A SHA-256 over all on which verdicts depend: the values above, the sources of the images, and the
+    """A SHA-256 over everything that verdicts depend on: the values above, the sources of the images, and the
     runtime. `/v1/grade` takes it in `revisions`."""
 
 
@@ -61,7 +61,7 @@ class BenchmarkList(BaseModel):
 
 
 def find_revision(service: Service, served: ServedBenchmark) -> str:
-    """Return the SHA-256 (hex) over all on which the verdicts of a benchmark depend."""
+    """Return the SHA-256 (hex) over everything that the verdicts of a benchmark depend on."""
     benchmark, facts = served.benchmark, service.facts
     values = {
         "name": benchmark.name,

@@ -83,8 +83,8 @@ router = make_router()
 async def get_reward(request: RewardRequest, call: Called) -> RewardReply:
     """Return a reward for each query.
 
-    Raises InvalidRequestError for a label that is no judge, BusyError or ShareUsedError if the queue is too
-    long, and ServiceError with status 503 after a fault of the service.
+    Raises InvalidRequestError for a label that is not a judge, BusyError or ShareUsedError if the queue is
+    too long, and ServiceError with status 503 after a fault of the service.
     """
     for name in ("prompts", "labels"):
         if len(getattr(request, name)) != len(request.query):
@@ -192,7 +192,7 @@ def _read_sample(label: str | dict[str, JsonValue], completion: str) -> GradeSam
     try:
         values: Any = parse_json(label, max_digits=MAX_TEST_DIGITS) if isinstance(label, str) else dict(label)
     except BrokenJSONError as error:
-        raise UsageError(f"the label is no JSON: {error}") from error
+        raise UsageError(f"the label is not JSON: {error}") from error
     if not isinstance(values, dict):
         raise UsageError("the label must be an object: hidden tests, or a benchmark and a task_id")
     field = values.pop("field", "reply")

@@ -377,4 +377,4 @@ def _decode(path: str, content: str) -> bytes:
         # Some encoders break the text into lines (RFC 2045).
         return base64.b64decode("".join(content.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidRequestError(f"'files': {path[:80]!r} is no base64: {error}", status=422) from None
+        raise InvalidRequestError(f"'files': {path[:80]!r} is not base64: {error}", status=422) from None

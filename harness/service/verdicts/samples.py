@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from dataclasses import dataclass
 from typing import Any
 
-from harness.benchmarks import Benchmark
+from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.hidden_tests import read_submission
 from harness.core.errors import DataError, UsageError, unknown_name, unknown_task
 from harness.core.shield import complete_all
@@ -25,8 +25,8 @@ from harness.core.types import (
 from harness.environments import environment_spec
 from harness.host.episode import TaskSource
 from harness.host.local import LocalHost, is_graded_by_text, require_text_grading
-from harness.runs.images_needed import list_images
 from harness.runs.manifest import hash_definition
+from harness.runs.workspaces import list_images
 from harness.service.errors import BusyError, ServiceError, ShareUsedError, explain
 from harness.service.operations import Call
 from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, list_sources
@@ -35,7 +35,7 @@ from harness.service.verdicts.source_parser import HiddenSuite, SourceParser, li
 SUBMISSION = "submission"
 SAMPLE_FIELDS = (*TEXT_FIELDS, SUBMISSION)
 # The source in the hidden tests of one sample. Python's parser needs a third of a second for the worst source
-# of this size, in which it parses for no other client.
+# of this size, and meanwhile parses for no other client.
 MOST_SOURCE_BYTES = 64 * 1024
 # A program that began in time is graded to its end, because it must not gain from being slow.
 FINISH_SECONDS = 1.5
@@ -57,7 +57,7 @@ class ServedBenchmark:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options with which it was loaded."""
+        """The options it was loaded with."""
         recipe = self.benchmark.recipe
         return {} if recipe is None else recipe.options
 

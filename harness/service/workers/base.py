@@ -68,7 +68,7 @@ def make_host(
 
     Args:
         backend: starts the sandboxes.
-        images: the ids of the images by their names. A service keeps the builds with which it began, so that
+        images: the ids of the images by their names. A service keeps the builds that it began with, so that
             verdicts stay comparable.
         runtime: the container runtime.
         run_id: the label of all containers.

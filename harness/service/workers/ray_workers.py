@@ -36,7 +36,7 @@ _LOGGER = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceNodeSpec:
-    """Everything from which a node prepares for the work of a service."""
+    """Everything that a node needs to prepare for the work of a service."""
 
     # The label of the containers.
     run_id: str
@@ -173,7 +173,7 @@ async def open_ray_workers(
     """Yield the nodes of a cluster. The end of the block ends them, with their sandboxes.
 
     Args:
-        backend: the engine of this machine, from which nodes get the images that they lack.
+        backend: the engine of this machine. Nodes get the images that they lack from it.
         image_tags: the tags of the images by their names.
         runtime: the container runtime on all nodes.
         run_id: the label of all containers.
@@ -220,6 +220,8 @@ class RayWorkers:
         # The work under way, and the live sandboxes at the last reply, by the node.
         self._under_way: Counter[RayNode] = Counter()
         self._sandboxes: dict[RayNode, int] = {}
+        # The nodes in the order of their last replies.
+        self._answered: dict[RayNode, None] = {}
         self._joined = asyncio.Event()
 
     @property
@@ -263,8 +265,8 @@ class RayWorkers:
         self._notify(self.places)
 
     async def _perform(self, item: WorkItem[Result]) -> Result:
-        for _ in range(TRIES):
-            node = await self._choose()
+        for number in range(TRIES):
+            node = await self._choose(is_repeated=number > 0)
             self._under_way[node] += 1
             try:
                 reply: WorkReply = await node.ask("perform", item)
@@ -276,6 +278,8 @@ class RayWorkers:
                 if not self._under_way[node]:
                     del self._under_way[node]
             self._sandboxes[node] = reply.sandboxes
+            self._answered.pop(node, None)
+            self._answered[node] = None
             if reply.faults:
                 self._on_faults(reply.faults)
             if reply.failure is None:
@@ -285,16 +289,24 @@ class RayWorkers:
             self._lose(node, reply.failure.message)
         raise SandboxError(f"the machine of this request was lost in each of {TRIES} tries", outside=True)
 
-    async def _choose(self) -> RayNode:
-        """Return the node with the most room. It waits until there is a node."""
+    async def _choose(self, *, is_repeated: bool) -> RayNode:
+        """Return the node with the most room. It waits until there is a node.
+
+        A node that has died idle has the most room. If many die at once, a request must not meet one after
+        the other, so it is repeated at one of the nodes that have answered last.
+        """
         while not (nodes := list(self._members)):
             self._joined.clear()
             await self._joined.wait()
+        if is_repeated:
+            answered = [node for node in self._answered if node in nodes]
+            nodes = answered[len(answered) // 2 :] or nodes
         return min(nodes, key=lambda node: self._under_way[node] / node.places)
 
     def _lose(self, node: RayNode, reason: str) -> None:
         self._members.lose(node, reason)
         self._sandboxes.pop(node, None)
+        self._answered.pop(node, None)
         self._on_faults(1)
         self._notify(self.places)
 

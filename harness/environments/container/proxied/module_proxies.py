@@ -1,9 +1,9 @@
 """Give the tests proxies for the modules of an agent, which run in a process of another user.
 
-The stand-ins are the ones by which asserts reach a candidate. An object of the agent has the attributes and
-the special methods that the tests used when the reference passed, and no others. So an object that claims to
-be near every number is of no use where the reference returns numbers. A comparison with plain data is never
-the agent's to make: its object is then unequal.
+The stand-ins are the ones that asserts use to reach a candidate. An object of the agent has the attributes
+and the special methods that the tests used when the reference passed, and no others. So an object that claims
+to be near every number is of no use where the reference returns numbers. A comparison with plain data is
+never the agent's to make: its object is then unequal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from typing import Any
 from harness.environments.python.guest import (
     channel,
     conversation,
-    exception_classes,
     exceptions,
     peer,
     remote,
@@ -118,10 +117,7 @@ class ModulePeer(peer.Candidate):
             raise self._breach("a name without its value")
         value, description = found
         if isinstance(value, remote.RemoteClass) and description is not None:
-            try:
-                return exception_classes.build_class(description, self._exceptions)
-            except values.ValueRefused as refused:
-                raise self._breach(str(refused)) from None
+            return self._class_to_catch(description)
         return value
 
     def operate(self, operation: str, *operands: Any) -> Any:
@@ -132,7 +128,10 @@ class ModulePeer(peer.Candidate):
     def _remote(self, kind: int, number: int, description: Any = None) -> object:
         stand_in = _STAND_INS.get(kind)
         if stand_in is None:
-            return super()._remote(kind, number, description)
+            found = super()._remote(kind, number, description)
+            if isinstance(found, type) and peer.catches_failures(found):
+                raise values.ValueRefused(f"{found.__name__} in the place of a value")
+            return found
         return self._stand_in(stand_in, number)
 
     def _exchange(self, letter: bytes, payload: bytes, containers: list[object]) -> Any:

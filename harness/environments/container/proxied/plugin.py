@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import dis
 import importlib
 import inspect
 import io
@@ -16,10 +17,12 @@ import json
 import os
 import pathlib
 import shlex
+import stat
 import subprocess
 import sys
-import sysconfig
-from typing import Any
+import time
+import types
+from typing import Any, NoReturn
 
 from . import module_proxies, separation
 
@@ -31,7 +34,22 @@ _REFUSED = frozenset(
     )
 )
 _READ_ONLY = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_DIRECTORY
-_LIBRARIES = tuple({*sysconfig.get_paths().values(), separation.FOLDER})
+# Modules that run texts of their own making. A text that another module runs may be the agent's: a template,
+# a formula, an example in documentation.
+_OWN_TEXTS = (
+    *("/collections/__init__.py", "/dataclasses.py", "/unittest/mock.py"),
+    *("/attr/_make.py", "/hypothesis/internal/reflection.py"),
+)
+# The names that a text may use if it makes plain data, and instructions that change more than the result.
+_MAKERS_OF_DATA = frozenset(
+    (
+        *("bool", "bytearray", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range"),
+        *("set", "str", "tuple"),
+    )
+)
+_STORES = ("STORE_NAME", "STORE_GLOBAL", "DELETE_", "IMPORT_")
+# Methods of PyYAML that find classes and functions by the names in a text, as pickle does.
+_YAML_NAMES = ("find_python_module", "find_python_name", "make_python_instance")
 MAX_NAMES = 20
 
 
@@ -52,13 +70,19 @@ class Session:
         self.imported: list[str] = []
         self.started: list[str] = []
         self.refused: list[str] = []
-        # Whether the tests have read a file of the agent, so that any text may be code of the agent.
-        self.has_read = False
+        # Whether the tests have read a file of the agent or run its code, so that any text and any file that
+        # is newer than the tests' process may be code of the agent.
+        self.has_met_agent = False
+        self.began = time.time()
         self.may_fork = False
 
     def note(self, kind: list[str], name: object) -> None:
         if len(kind) < MAX_NAMES and (text := str(name)[:300]) not in kind:
             kind.append(text)
+
+    def refuse(self, what: str) -> NoReturn:
+        self.note(self.refused, what)
+        raise Refused(f"{what}: this would run code of the agent as the tests")
 
     def report(self) -> None:
         """Write the facts to a file that the agent's code cannot reach."""
@@ -114,8 +138,11 @@ def _replace_loader(kind: Any, session: Session) -> None:
         path = getattr(self, "path", None)
         if path is None or not separation.belongs_to_agent(path):
             run(self, module)
+            if module.__name__ == "yaml.constructor":
+                _refuse_names_in_yaml(module, session)
             return
         session.note(session.imported, path)
+        session.has_met_agent = True
         session.agent.load(module, os.path.abspath(path))
 
     def create_module(self: Any, spec: Any) -> Any:
@@ -133,7 +160,7 @@ def _replace_open(session: Session) -> None:
         except PermissionError:
             if set("wax+") & set(mode) or not separation.belongs_to_agent(file):
                 raise
-        session.has_read = True
+        session.has_met_agent = True
         with separation.as_agent():
             return _Originals.open(file, mode, *args, **kwargs)
 
@@ -143,7 +170,7 @@ def _replace_open(session: Session) -> None:
         except PermissionError:
             if flags & ~_READ_ONLY or not separation.belongs_to_agent(path):
                 raise
-        session.has_read = True
+        session.has_met_agent = True
         with separation.as_agent():
             return _Originals.os_open(path, flags, *args, **kwargs)
 
@@ -171,6 +198,7 @@ def _replace_popen(session: Session) -> None:
             place = os.path.join(os.fsdecode(given.get("cwd") or "."), word)
             if separation.belongs_to_agent(place):
                 session.note(session.started, place)
+        session.has_met_agent = True
         for stream in ("stdin", "stdout", "stderr"):
             if given.get(stream) is None:
                 given[stream] = subprocess.DEVNULL
@@ -193,35 +221,73 @@ def _words(args: Any) -> list[str]:
     return [os.fsdecode(arg) for arg in args or () if isinstance(arg, (str, bytes, os.PathLike))]
 
 
+def _refuse_names_in_yaml(module: Any, session: Session) -> None:
+    """Refuse a text in YAML that names classes and functions of Python, once it may be the agent's."""
+
+    def replace(find: Any) -> Any:
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if session.has_met_agent:
+                session.refuse("a name in YAML, after the tests have met the agent's code")
+            return find(self, *args, **kwargs)
+
+        return method
+
+    for kind in (module.FullConstructor, module.UnsafeConstructor):
+        for name in set(_YAML_NAMES).intersection(vars(kind)):
+            setattr(kind, name, replace(getattr(kind, name)))
+
+
 def _make_hook(session: Session) -> Any:
     """Return the audit hook that refuses to run the agent's code here."""
 
-    def refuse(what: str) -> None:
-        session.note(session.refused, what)
-        raise Refused(f"{what}: this would run code of the agent as the tests")
-
-    def is_of_tests() -> bool:
-        """Return whether the caller of the function that is audited is not a library."""
-        frame = sys._getframe(2)
-        return not frame.f_code.co_filename.startswith(("<frozen", *_LIBRARIES))
+    def refuse_texts(what: str, caller: types.FrameType) -> None:
+        name = caller.f_code.co_filename
+        is_own = name.startswith("<frozen importlib") or "/_pytest/" in name or name.endswith(_OWN_TEXTS)
+        if not is_own:
+            session.refuse(f"{what}, after the tests have met the agent's code")
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
         if event in _REFUSED and not session.may_fork:
-            refuse(event)
+            session.refuse(event)
         if event == "exec":
             name = getattr(args[0], "co_filename", "")
             if not name.startswith("<") and separation.belongs_to_agent(name):
-                refuse(f"exec of {name}")
-            if session.has_read and name.startswith("<") and is_of_tests():
-                refuse("exec of a text, after the tests have read a file of the agent")
-        elif event == "ctypes.dlopen" and separation.belongs_to_agent(args[0]):
-            refuse(f"ctypes.dlopen of {args[0]}")
-        elif session.has_read and event == "pickle.find_class":
-            refuse("pickle, after the tests have read a file of the agent")
-        elif session.has_read and event in ("marshal.loads", "marshal.load") and is_of_tests():
-            refuse("marshal, after the tests have read a file of the agent")
+                session.refuse(f"exec of {name}")
+            if session.has_met_agent and not _only_makes_data(args[0]):
+                refuse_texts("exec of a text", sys._getframe(1))
+            if session.has_met_agent and _is_newer(name, session.began):
+                session.refuse(f"exec of {name}, which is newer than the tests' process")
+        elif event == "ctypes.dlopen" and args[0]:
+            if separation.belongs_to_agent(args[0]) or _is_newer(args[0], session.began):
+                session.refuse(f"ctypes.dlopen of {args[0]}")
+        elif session.has_met_agent and event == "pickle.find_class":
+            session.refuse("pickle, after the tests have met the agent's code")
+        elif session.has_met_agent and event in ("marshal.loads", "marshal.load"):
+            refuse_texts("marshal", sys._getframe(1))
 
     return audit
+
+
+def _only_makes_data(code: types.CodeType) -> bool:
+    """Return whether code does nothing but make plain data, whoever has written its text."""
+    if not _MAKERS_OF_DATA.issuperset(code.co_names):
+        return False
+    if any(each.opname.startswith(_STORES) for each in dis.get_instructions(code)):
+        return False
+    return all(_only_makes_data(each) for each in code.co_consts if isinstance(each, types.CodeType))
+
+
+def _is_newer(path: Any, moment: float) -> bool:
+    """Return whether a file, or the archive that it is in, has changed since a moment."""
+    path = os.fsdecode(path)
+    while path not in ("", "/"):
+        try:
+            facts = os.stat(path)
+        except OSError:
+            path = os.path.dirname(path)
+            continue
+        return stat.S_ISREG(facts.st_mode) and facts.st_ctime > moment
+    return False
 
 
 class Reporter:
@@ -248,7 +314,7 @@ class Reporter:
         self._session.report()
 
 
-# What `pytest.hookimpl` does. Without pytest, this file can be read as well.
+# As `pytest.hookimpl` does. Without pytest, this file can be read as well.
 Reporter.pytest_sessionfinish.pytest_impl = {"tryfirst": True}  # type: ignore[attr-defined]
 
 

@@ -34,7 +34,7 @@ _NEEDS_PYTEST = re.compile(r"\bpytest\b")
 MAX_REPORTS, MAX_REPORT_BYTES = 100, 16 << 20
 # The metric with the modules and programs of the agent that the tests ran, or that were refused to them.
 AGENT_CODE = "agent_code"
-# The metric with the names by which the tests used objects of the reference.
+# The metric with the names that the tests used objects of the reference by.
 OBJECT_NAMES = "object_names"
 NOT_WATCHED = "the plugin of the level 'proxied' was not active in pytest, or did not see its end"
 

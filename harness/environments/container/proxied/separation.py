@@ -33,7 +33,7 @@ HOME, REPORTS = f"{FOLDER}/home", f"{FOLDER}/reports"
 # Only root may enter these.
 CLOSED = ("/tests", "/logs/verifier", REPORTS)
 GUEST_FOLDER = "/opt/harness"
-# The variable by which the host gives back the values of others: lines `NAME=value`, or `NAME` for none.
+# The host gives back the values of others in this variable: lines `NAME=value`, or `NAME` for none.
 RESTORED = "HARNESS_RESTORED"
 # The names that objects of the agent may have, separated by spaces. Without the variable, every name.
 OBJECT_NAMES = "HARNESS_OBJECT_NAMES"

@@ -14,7 +14,7 @@ import sqlite3
 import time
 from typing import NamedTuple
 
-from . import mysql, mysql_functions, mysql_values
+from . import mysql, mysql_functions, mysql_values, translator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Session:
 
     def _execute_as_mysql(self, tokens: list[mysql.Token], raw: str) -> sqlite3.Cursor:
         try:
-            translated = mysql.translate(tokens, quotes_are_strings=True)
+            translated = translator.translate(tokens, quotes_are_strings=True)
         except mysql.Wrong:
             raise
         except mysql.Unreadable as unreadable:
@@ -281,7 +281,9 @@ class Session:
                 raise
             try:
                 found = [tokens for _, tokens in mysql.statements(raw, escapes=True) if mysql.text_of(tokens)]
-                translated = mysql.translate(found[0], quotes_are_strings=False) if len(found) == 1 else raw
+                translated = (
+                    translator.translate(found[0], quotes_are_strings=False) if len(found) == 1 else raw
+                )
                 return self._connection.execute(translated)
             except mysql.Wrong:
                 raise
@@ -406,7 +408,7 @@ def _open(name: str) -> sqlite3.Connection:
 
 
 def _bound(connection: sqlite3.Connection) -> None:
-    """Set the limits for which SQLite reads the schema of the file."""
+    """Set the limits. SQLite reads the schema of the file for that."""
     for pragma in (
         # The file is in memory. It survives a killed process, and does not need to survive a crash of the
         # machine.

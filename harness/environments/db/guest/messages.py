@@ -52,7 +52,7 @@ class State(TypedDict):
 
 
 class ChangeData(TypedDict):
-    """SQL of MySQL's dialect, the tables on which it runs, and the name of the table that is compared."""
+    """SQL of MySQL's dialect, the tables it runs on, and the name of the table that is compared."""
 
     tables: list[TableData]
     table: str

@@ -6,9 +6,7 @@ and SQLite reports the error. All functions take time in proportion to the lengt
 
 from __future__ import annotations
 
-import gc
 import re
-import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,9 +80,6 @@ _SHOWS = tuple(
         ),
     )
 )
-# This folder of the image contains nothing but sqlglot.
-_PACKAGES = "/opt/harness/packages"
-_TRANSLATOR = f"{__package__}.mysql_dialect"
 
 
 class Unreadable(Exception):
@@ -234,34 +229,3 @@ def _value_of(literal: str) -> str:
 def _character(found: re.Match[str]) -> str:
     letter = found.group(1)
     return found.group(2) if letter is None else _ESCAPED.get(letter, letter)
-
-
-def translate(tokens: list[Token], *, quotes_are_strings: bool) -> str:
-    """Return a statement of MySQL's dialect as one for SQLite. Raises Unreadable."""
-    load_translator()
-    from . import mysql_dialect
-
-    return mysql_dialect.translate(*prepare_for_parser(tokens, quotes_are_strings=quotes_are_strings))
-
-
-def has_translator() -> bool:
-    """Return whether this process has the translator."""
-    return _TRANSLATOR in sys.modules
-
-
-def load_translator(*, for_children: bool = False) -> None:
-    """Import the translator, which takes a tenth of a second.
-
-    Only processes that end with a call translate. PID 1 loads the translator and never runs it, so that the
-    later processes of its container need no import. The code comes from the read-only image. A container in
-    which no statement needs a translation never pays for it.
-    """
-    if has_translator():
-        return
-    if _PACKAGES not in sys.path:
-        sys.path.append(_PACKAGES)
-    from . import mysql_dialect  # noqa: F401
-
-    if for_children:
-        # A garbage collection would write to every object, and so copy every page that a fork shares.
-        gc.freeze()

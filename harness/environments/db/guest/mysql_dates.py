@@ -32,7 +32,7 @@ _WRITTEN = {
     "T": "%H:%M:%S",
     "r": "%I:%M:%S %p",
 }
-# What each letter of STR_TO_DATE reads, by the name of the part.
+# The parts that each letter of STR_TO_DATE reads, by the name of the part.
 _READ = {
     **{letter: rf"(?P<{part}>\d{{1,2}})" for letter, part in zip("ymcdeHkhIlisS", "ymmddHHhhhiss")},
     **dict(zip("YDf", (r"(?P<Y>\d{1,4})", r"(?P<d>\d{1,2})(?:st|nd|rd|th)", r"(?P<f>\d{1,6})"))),

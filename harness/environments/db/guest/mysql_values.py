@@ -2,7 +2,7 @@
 
 Texts compare as under MySQL's `utf8mb4_0900_ai_ci`, as nearly as the standard library allows. Case, accents
 and forms of a character do not count, and blanks at the end count. A text that is compared with a number is
-read as the number with which it starts.
+read as the number that it starts with.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _sign(one: Any, other: Any) -> int:
 
 
 def number(value: object) -> Number:
-    """Return the value as a number. A text gives the number with which it starts, or 0."""
+    """Return the value as a number. A text gives the number that it starts with, or 0."""
     if isinstance(value, (int, float)):
         return value
     found = _NUMBER.match(text(value)[:_NUMBER_CHARACTERS])

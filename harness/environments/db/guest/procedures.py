@@ -6,7 +6,7 @@ import functools
 
 from harness.sandbox.guest import processes
 
-from . import mysql
+from . import translator
 from .database import ROUTINES
 from .query_process import QueryProcess
 from .routine_job import RoutineJob
@@ -41,7 +41,7 @@ class Server:
         """Run a routine, as the agent or as a user that the agent never was."""
         asked: RunRoutine = request.fields  # type: ignore[assignment]
         if asked["translates"]:
-            mysql.load_translator(for_children=True)
+            translator.load(for_children=True)
         if ROUTINES[name].is_of_agent:
             self._run_as_agent(name, request)
         else:
@@ -114,7 +114,7 @@ class Server:
     def _prepare(self, agent: User, limits: dict[str, Any], *, translated: bool) -> None:
         """Prepare for the agent's next call, unless there is already another one."""
         if translated:
-            mysql.load_translator(for_children=True)
+            translator.load(for_children=True)
         if self._process is not None or self._kernel.jobs or self._kernel.agent is not agent:
             return
         try:

@@ -1,7 +1,7 @@
 """A process that runs the agent's SQL, one call after another, because a fork takes longer than most SQL.
 
 It belongs to the agent's user, which owns the database anyway, so nothing that SQL could do to the process
-gains the agent anything. Each call has a new connection, with which its transactions, temporary tables and
+gains the agent anything. Each call has a new connection, and with it its transactions, temporary tables and
 settings end. Between two calls PID 1 stops the process. Before trusted code reads the database, PID 1 kills
 every process of the agent.
 """
@@ -15,7 +15,7 @@ import time
 from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.signals import SIGCONT, SIGKILL, SIGSTOP
 
-from . import mysql, routine_job
+from . import routine_job, translator
 from .database import prepare, query, rehearse
 
 TYPE_CHECKING = False
@@ -47,7 +47,7 @@ class QueryProcess:
         self.user = user
         self._loop = loop
         self._limits = {name: limits[name] for name in LIMITS}
-        self._translates = mysql.has_translator()
+        self._translates = translator.is_loaded()
         self._link, theirs = links.message_pair()
         try:
             self.pid = os.fork()
@@ -68,7 +68,7 @@ class QueryProcess:
         return (
             self._lives
             and user is self.user
-            and self._translates == mysql.has_translator()
+            and self._translates == translator.is_loaded()
             and all(limits[name] == value for name, value in self._limits.items())
         )
 

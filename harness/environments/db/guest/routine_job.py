@@ -10,7 +10,7 @@ from harness.sandbox.guest.jobs import CommandJob
 from harness.sandbox.guest.processor_time import read_clock
 from harness.sandbox.guest.signals import SIGKILL
 
-from . import mysql
+from . import translator
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,14 +140,14 @@ def take_streams(streams: tuple[int, int, int]) -> None:
 
 def work(routine: Callable[[Any], tuple[int, str]]) -> int:
     """Read the request from stdin, write the routine's text to stdout, and return the exit code."""
-    was_loaded = mysql.has_translator()
+    was_loaded = translator.is_loaded()
     try:
         status, text = routine(json.loads(os.read(0, os.fstat(0).st_size)))
         _write(text)
     except BaseException as error:
         _report(error)
         return FAILED
-    return status if was_loaded or not mysql.has_translator() else status | TRANSLATED
+    return status if was_loaded or not translator.is_loaded() else status | TRANSLATED
 
 
 def _report(error: BaseException) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from harness.environments.os.checks.shell_syntax import NotUnderstood
@@ -69,24 +69,31 @@ class PythonFindings:
     is_plain: bool
 
 
-def analyse_python(code: str) -> PythonFindings:
+def analyse_python(code: str, check_shell: Callable[[str], object]) -> PythonFindings:
     """Return the findings about a check in Python.
 
-    Raises Trusting for a check that believes an agent, and NotUnderstood for text that is not Python.
+    Args:
+        code: the check.
+        check_shell: raises Trusting unless a shell's command is a sound check of its own.
+
+    Raises:
+        Trusting: for a check that believes an agent.
+        NotUnderstood: for text that is not Python.
     """
     try:
         tree = ast.parse(code)
         nodes = list(ast.walk(tree))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NotUnderstood(f"its Python cannot be parsed: {error}") from error
-    analysis = _Analysis(nodes)
+    analysis = _Analysis(nodes, check_shell)
     for node in nodes:
         analysis.check(node)
     return PythonFindings(all(is_plain_node(node) for node in nodes))
 
 
 class _Analysis:
-    def __init__(self, nodes: list[ast.AST]) -> None:
+    def __init__(self, nodes: list[ast.AST], check_shell: Callable[[str], object]) -> None:
+        self._check_shell = check_shell
         # The functions and modules by the names that the check gives them.
         self._origins: dict[str, str] = {}
         self._functions: dict[str, ast.FunctionDef] = {}
@@ -199,8 +206,6 @@ class _Analysis:
 
     def _check_start(self, call: ast.Call, name: str) -> None:
         """Raise Trusting unless the started command is a sound check of its own."""
-        from harness.environments.os.checks.shell_analysis import analyse_shell
-
         keywords = {key.arg: key.value for key in call.keywords}
         unknown = keywords.keys() - {
             *(
@@ -228,7 +233,7 @@ class _Analysis:
             code = shlex.join(str(word) for word in words) if None not in words else None
         if code is None or unknown:
             raise Trusting("starts a command that is made when the check runs")
-        analyse_shell(code, strict=True)
+        self._check_shell(code)
 
     def _check_pattern(self, call: ast.Call) -> None:
         patterns = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "pattern")]

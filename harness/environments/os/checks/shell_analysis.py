@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from harness.environments.os.checks import shell_tools, shell_values
 from harness.environments.os.checks.shell_flow import (
@@ -18,7 +18,6 @@ from harness.environments.os.checks.shell_flow import (
     list_unused_statuses,
     may_pass_after,
 )
-from harness.environments.os.checks.shell_parser import parse_shell
 from harness.environments.os.checks.shell_syntax import (
     AndOr,
     Arithmetic,
@@ -76,45 +75,27 @@ _SET_BY_BASH = frozenset(
 _FIXED_NUMBERS = frozenset("?#$!")
 
 
-@dataclass(frozen=True, slots=True)
-class ShellFindings:
-    """The findings about a bash check that does not believe an agent.
-
-    `starts` are the offsets of its commands that run a program of the agent. There are none unless the
-    analysis allows them.
-    """
-
-    starts: tuple[int, ...] = ()
-    is_fixed: bool = False
-
-
-def analyse_shell(code: str, *, strict: bool = False, allow_programs: bool = False) -> ShellFindings:
-    """Return the findings about a bash check.
-
-    Args:
-        code: the check.
-        strict: whether the caller may use either status of the check, so that no command may fail by a
-            text of the agent.
-        allow_programs: whether the check may start programs of the agent inside `$(...)`. Their output
-            then counts as text of the check, because the reference's programs will print it.
-
-    Raises:
-        Trusting: for a check that believes an agent.
-        NotUnderstood: for syntax that is not analysed.
-    """
-    script = parse_shell(code)
-    analysis = ShellAnalysis(script, code, allow_programs=allow_programs)
-    output = analysis.settle()
-    analysis.require_sound_flow(strict=strict)
-    analysis.require_data_only()
-    is_fixed = output is None or output.kind is Kind.FIXED
-    return ShellFindings(tuple(sorted(analysis.starts)), is_fixed)
-
-
 class ShellAnalysis:
     """The values of one script's variables and outputs, joined over all of its flow."""
 
-    def __init__(self, script: Script, code: str, *, allow_programs: bool = False) -> None:
+    def __init__(
+        self,
+        script: Script,
+        code: str,
+        *,
+        is_fixed: Callable[[str], bool],
+        allow_programs: bool = False,
+    ) -> None:
+        """Make the analysis of one script.
+
+        Args:
+            script: the syntax tree.
+            code: the text.
+            is_fixed: returns whether the output of a shell's code is fixed, and raises Trusting unless the
+                code is a sound check of its own.
+            allow_programs: whether the check may start programs of the agent inside `$(...)`.
+        """
+        self.is_fixed = is_fixed
         self.starts: set[int] = set()
         self._started: set[Simple] = set()
         self._script = script

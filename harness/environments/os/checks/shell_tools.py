@@ -183,22 +183,15 @@ def _be_user(analysis: ShellAnalysis, call: Call) -> Value:
     texts = [argument.text for argument in call.arguments]
     if len(texts) != 3 or "-c" not in texts[:2] or None in texts or any(t in ("-", "-l") for t in texts):
         raise Trusting(f"calls `{call.name}` in a way that is not understood")
-    _require_strict_shell(texts[texts.index("-c") + 1] or "")
+    analysis.is_fixed(texts[texts.index("-c") + 1] or "")
     return Value(Kind.TEXT)
-
-
-def _require_strict_shell(code: str) -> bool:
-    """Return whether the output of code in bash is fixed. Raises Trusting."""
-    from harness.environments.os.checks.shell_analysis import analyse_shell
-
-    return analyse_shell(code, strict=True).is_fixed
 
 
 def _run_shell(analysis: ShellAnalysis, call: Call) -> Value | None:
     """Return the output of `bash -c CODE`, which must be a sound check of its own."""
     texts = [argument.text for argument in call.arguments]
     if texts[:1] == ["-c"] and len(texts) > 1 and texts[1] is not None:
-        _require_strict_shell(texts[1])
+        analysis.is_fixed(texts[1])
         return Value(Kind.TEXT)
     return _start_interpreter(analysis, call)
 
@@ -223,7 +216,7 @@ def _run_python(analysis: ShellAnalysis, call: Call) -> Value | None:
         code = _fill_in(analysis, documents[0]) if len(documents) == 1 else None
     if code is None:
         return _start_interpreter(analysis, call)
-    facts = analyse_python(code)
+    facts = analyse_python(code, analysis.is_fixed)
     kinds = [argument.value.kind for argument in rest]
     is_fixed = facts.is_plain and all(kind is Kind.FIXED for kind in [*kinds, call.input.kind])
     return Value() if is_fixed else Value(Kind.TEXT)

@@ -102,7 +102,7 @@ def _list_all(since_ns: int, done: tuple[str, ...] | None, listing: _Listing) ->
 
 
 def page_order(path: str) -> tuple[str, ...]:
-    """Return the parts of a path, by which pages are sorted. The second start comes last."""
+    """Return the parts of a path, which sort the pages. The second start comes last."""
     last = "\U0010ffff" if path.startswith(STARTS[1]) else ""
     return (last, *filter(None, path.split("/")))
 
@@ -298,7 +298,7 @@ def _write_around_holes(descriptor: int, view: memoryview, offset: int) -> None:
 
 
 def remove_links(paths: list[str], kept_out: Sequence[str]) -> list[str]:
-    """Remove those of these links that lead to or below a path of `kept_out`, or to the top. Return them."""
+    """Remove the links among these that lead to or below a path of `kept_out`, or to the top. Return them."""
     removed = []
     for path in paths:
         target = os.path.realpath(path)

@@ -192,7 +192,7 @@ class Machine:
     def pause_all(self, request: Request) -> None:
         """Stop every process but this one, until `resume_all`. Their files do not change meanwhile."""
         if self._shell is not None and self._shell.call is not None:
-            # The command is being ended, for which the shell must run.
+            # The command is being ended, and the shell must run for that.
             self._kernel.loop.after(PAUSE_SECONDS, lambda: self.pause_all(request))
             return
         stopped_before = pause.stop_everyone()

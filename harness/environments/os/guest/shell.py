@@ -259,7 +259,7 @@ class Shell:
                 os.killpg(self.pid, signal.SIGINT)
             except ProcessLookupError:
                 pass
-            # A mark that comes twice is not the next command's.
+            # A mark that appears twice is not the next command's.
             self.send(self._repeated)
 
     def end(self) -> None:

@@ -15,8 +15,7 @@ import warnings
 from functools import lru_cache
 
 from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS
-from .judging import EQUAL, FAILED, NOTE, RAISED, TESTS_NAME
-from .trusted_tests import SETUP_NAME
+from .judging import EQUAL, FAILED, NOTE, RAISED, SETUP_NAME, TESTS_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

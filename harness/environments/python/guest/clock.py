@@ -7,10 +7,10 @@ import time
 
 from harness.sandbox.guest import processes
 from harness.sandbox.guest.cgroup import PROCESSORS
-from harness.sandbox.guest.durations import bound_wait
+from harness.sandbox.guest.durations import bound_wait, find_longest
 from harness.sandbox.guest.processor_time import UntrustedClock, sum_seconds
 from harness.sandbox.guest.signals import ITIMER_REAL, SIGALRM, set_handler, setitimer
-from harness.sandbox.guest.waiting import Waiting, find_longest
+from harness.sandbox.guest.waiting import Waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

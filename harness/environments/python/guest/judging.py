@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_EVIDENCE = 2000
 TESTS_NAME = "tests.py"
+SETUP_NAME = "setup.py"
 # The names that a rewritten assert uses. No test and no program can use them otherwise.
 NOTE, EQUAL, FAILED, RAISED = "@note", "@equal", "@failed", "@raised"
 

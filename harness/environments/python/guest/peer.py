@@ -171,13 +171,27 @@ class Candidate:
             self._named.add(value._number)
         if isinstance(value, RemoteCallable):
             if description is not None:
-                try:
-                    return exception_classes.build_class(description, self._exceptions)
-                except values.ValueRefused as refused:
-                    raise self._breach(str(refused)) from None
+                return self._class_to_catch(description)
             if name in self._classes:
                 return self._stand_in(RemoteClass, value._number)
+        self._refuse_to_catch_failures(value)
         return value
+
+    def _class_to_catch(self, description: object) -> type[BaseException]:
+        """Return an exception class of the candidate by its description."""
+        try:
+            kind = exception_classes.build_class(description, self._exceptions)
+        except values.ValueRefused as refused:
+            raise self._breach(str(refused)) from None
+        self._refuse_to_catch_failures(kind)
+        return kind
+
+    def _refuse_to_catch_failures(self, value: object) -> None:
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, tuple):
+                self._refuse_to_catch_failures(each)
+            elif isinstance(each, type) and catches_failures(each):
+                raise self._breach(f"its name for {each.__name__} would catch failed assertions of the tests")
 
     def ask(self, letter: bytes, argument: object) -> Any:
         payload = self._encoder().encode(argument)
@@ -187,7 +201,10 @@ class Candidate:
         """Ask the candidate to apply an operation to its own object, and return the result."""
         encoder = self._encoder()
         payload = encoder.encode((operation, operands))
-        return self._exchange(channel.CALL, payload, encoder.containers)
+        result = self._exchange(channel.CALL, payload, encoder.containers)
+        if operation == "getattr":
+            self._refuse_to_catch_failures(result)
+        return result
 
     def leave(self, manager: RemoteObject, error: BaseException | None) -> None:
         """Let the candidate leave a context manager, after an exception if `error` is one.
@@ -383,6 +400,11 @@ class Candidate:
         if found is None:
             found = self._stand_ins[kind, number] = kind(self, number)
         return found
+
+
+def catches_failures(kind: type) -> bool:
+    """Return whether a test that expects this exception would take its own failed assertion for it."""
+    return issubclass(kind, BaseException) and issubclass(AssertionError, kind)
 
 
 def _key(function: Callable[..., Any]) -> object:

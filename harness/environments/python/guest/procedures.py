@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from harness.sandbox.guest import confinement, processes
+from harness.sandbox.guest.jobs import CommandJob
 from harness.sandbox.guest.known_names import KnownNames
 
 from . import marks, roles, spawner
@@ -35,6 +36,13 @@ def install(kernel: Kernel) -> None:
     kernel.add_procedure("run_tests", programs.run_tests)
     kernel.add_procedure("run_calls", programs.run_tests)
     kernel.add_procedure("run_on_inputs", programs.run_on_inputs)
+    kernel.add_procedure("compile", programs.compile)
+
+
+class Compilation(CommandJob):
+    """Runs a compiler, and is patient, because its wall time may decide a verdict."""
+
+    is_patient = True
 
 
 class Programs:
@@ -73,6 +81,11 @@ class Programs:
         finished = self._report_marks(request.finish, runs=runs, with_files=asked["stdin"] == "real")
         users, candidates = self._kernel.users(), self._spawners.candidates
         request.keep(InputsJob(self._kernel.loop, request.fields, request.body, users, candidates, finished))
+
+    def compile(self, request: Request) -> None:
+        """Run the compiler of an untrusted program as the agent's user."""
+        user, fields = self._kernel.agent_user(), request.fields
+        request.keep(Compilation(self._kernel.loop, fields, b"", user, request.is_alone, request.finish))
 
     def _report_marks(
         self,

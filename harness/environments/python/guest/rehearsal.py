@@ -13,8 +13,7 @@ import sys
 from harness.sandbox.guest import json_text, links
 
 from . import candidate, channel, encoding, trusted_tests, values
-from .judging import TESTS_NAME
-from .trusted_tests import SETUP_NAME
+from .judging import SETUP_NAME, TESTS_NAME
 
 ROUNDS = 3
 PROGRAM = "from typing import List\n\n\ndef f(items: List[int]) -> List[int]:\n    return sorted(items)\n"

@@ -7,6 +7,7 @@ import os
 import time
 
 from harness.sandbox.guest import json_text, links, processes
+from harness.sandbox.guest.durations import MOST_PATIENCE, find_longest
 from harness.sandbox.guest.jobs import (
     AGAIN_SECONDS,
     BUSY,
@@ -21,7 +22,7 @@ from harness.sandbox.guest.jobs import (
 )
 from harness.sandbox.guest.processor_time import Account, sum_seconds
 from harness.sandbox.guest.signals import SIGKILL
-from harness.sandbox.guest.waiting import MOST_PATIENCE, Waiting, find_longest
+from harness.sandbox.guest.waiting import Waiting
 
 from .roles import HUNG_UP
 from .spawner import Child

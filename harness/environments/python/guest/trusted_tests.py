@@ -15,7 +15,7 @@ import marshal
 from .conversation import LARGE_BYTES, Diverged, Live, Replay
 from .driving import Driver
 from .evidence import bound, describe
-from .judging import MAX_EVIDENCE, Judge, line_of
+from .judging import MAX_EVIDENCE, SETUP_NAME, Judge, line_of
 from .peer import Candidate, CandidateLost, UnsupportedTestError
 from .randomness import Randomness
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
     from typing import Any
-
-SETUP_NAME = "setup.py"
 
 
 def run(

@@ -147,7 +147,7 @@ async def _end(running: asyncio.Task[ExecResult]) -> None:
 async def _open_relay(sandbox: Sandbox, accept: Callable[[socket.socket], None]) -> AsyncIterator[int]:
     """Yield a port of the sandbox. Raises SandboxError if it cannot be opened.
 
-    A sandbox that is lost later ends the connections. If it is that of the task, the next request of the
+    A sandbox that is lost later ends the connections. If it is the task's, the next request of the
     environment reports the loss.
     """
     async with contextlib.AsyncExitStack() as stack:

@@ -43,7 +43,7 @@ class McpServer(BaseModel):
     """The place where the program runs. `sandbox` is a container without network, for a server that is not
     trusted or works on a task's files."""
     machine: Literal["task", "own"] = "task"
-    """The sandbox of the server. `task` is that of the task if agents run programs there, where a program may
+    """The sandbox of the server. `task` is the task's own if agents run programs there, where a program may
     be root and may not call epoll. `own` is another one."""
     image: str | None = Field(default=None, min_length=1)
     """The prepared agent in whose folder in /opt/agents the files of the server are."""

@@ -159,7 +159,7 @@ class FormatError:
 
 
 class ActionFormat(Protocol):
-    """The form in which a model calls tools."""
+    """The form of a model's tool calls."""
 
     def describe_tools(self, environment: AgentEnvironment) -> tuple[str, tuple[ToolSchema, ...]]:
         """Return instructions to put after the task ("" for none), and the tools to send with requests."""
@@ -174,7 +174,7 @@ class ActionFormat(Protocol):
 class NativeCalls:
     """Calls by the protocol of the API.
 
-    A call that the model wrote into its text counts, too. A server whose parser misses some of its model's
+    A call that the model wrote into its text also counts. A server whose parser misses some of its model's
     calls returns them so.
     """
 

@@ -57,7 +57,7 @@ ERROR_CHARACTERS = 400
 SHOWN_CHARACTERS = 32_000
 # The exit codes of a shell, and of PID 1, for a command that cannot be executed or found.
 NOT_EXECUTED = (126, 127)
-# The time of the agent is the host's to limit. It stands still while a request waits, and this is a backstop.
+# The time of the agent is the host's to limit. It stops while a request waits, and this is a backstop.
 BACKSTOP_SECONDS = 3 * 3600.0
 
 
@@ -74,7 +74,7 @@ class CommandAgent:
     # So that every program finds the tool `submit`.
     needs_environment = True
     needs_this_machine = True
-    # The settings of a public agent, which those of the config override.
+    # The settings of a public agent, which the config overrides.
     defaults: ClassVar[CommandSettings] = CommandSettings()
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -92,7 +92,7 @@ class CommandAgent:
         if self._command.where == "host":
             require_program(self._argv[0], self._command.env.get("PATH", find_host_path()))
             require_variables(self._command.pass_env)
-        # The places, by whether they are in the task, in which the program has been found.
+        # The places, by whether they are in the task, where the program has been found.
         self._found: set[bool] = set()
 
     async def attempt(self, context: AttemptContext) -> Submission:
@@ -233,7 +233,7 @@ class CommandAgent:
             data = await place.read_file(file, limit=MAX_SUBMISSION_BYTES)
             if data is None:
                 raise AgentError(
-                    f"the program ended, and {file} is no file of at most {MAX_SUBMISSION_BYTES} bytes"
+                    f"the program ended, and {file} is not a file of at most {MAX_SUBMISSION_BYTES} bytes"
                 )
             return data
         if self._command.submission == "submit":
@@ -247,7 +247,7 @@ class CommandAgent:
 
 
 def override(defaults: CommandSettings, given: CommandSettings) -> CommandSettings:
-    """Return settings in which those that the config sets replace those of a public agent."""
+    """Return the settings of a public agent, replaced by what the config sets."""
     set_values = given.model_dump(exclude_unset=True)
     if "env" in set_values:
         set_values["env"] = {**defaults.env, **set_values["env"]}
@@ -306,7 +306,7 @@ def require_success(ended: ExecResult, *, has_acted: bool | None = None) -> None
     """Raise AgentError for a program that has failed. The message has the end of its stderr.
 
     Raises AgentNotStarted if the program did nothing before it failed: if `has_acted` is False, or if it is
-    None and the exit code is that of a command that cannot be executed.
+    None and the exit code is that for a command that cannot be executed.
     """
     if ended.limit is None and ended.exit_code == 0:
         return

@@ -149,7 +149,7 @@ class HostPlace:
                 try:
                     async with asyncio.timeout(seconds):
                         end = await program.wait()
-                    # A process outside of the tree, such as that of a service, may hold an output open.
+                    # A process outside of the tree, such as a service's, may hold an output open.
                     await asyncio.wait(reading, timeout=OUTPUT_SECONDS)
                 finally:
                     for task in reading:

@@ -49,11 +49,11 @@ class Place(Protocol):
 
     # Whether the program runs in the sandbox of the task's environment.
     is_in_task: bool
-    # The folder for the files of the harness, and for those of the program that are no part of the task.
+    # The folder for the files of the harness, and for files of the program that are not part of the task.
     scratch: str
     # The folders of programs.
     path: str
-    # The command by which the program submits its answer, as its prompt names it.
+    # The command that submits the program's answer, as its prompt names it.
     submit_command: str
     # The reason why the processes of the last program did not end in order. None otherwise, and in a sandbox,
     # whose owner ends what is left.
@@ -69,7 +69,7 @@ class Place(Protocol):
         """Return the content of a file, None if there is no readable file of at most `limit` bytes."""
 
     def serve(self, app: ASGIApp) -> contextlib.AbstractAsyncContextManager[str]:
-        """Return a context manager that yields the URL at which the program reaches `app`.
+        """Return a context manager that yields the URL of `app` for the program.
 
         At the end of the block no process reaches it any more.
         """

@@ -39,7 +39,7 @@ mv -f {file}.new {file}
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The addresses at which a program reaches the host, and the token that it shows there."""
+    """The addresses of the host for a program, and the token that it shows there."""
 
     # Such as http://127.0.0.1:4711, without a path.
     url: str

@@ -1,4 +1,4 @@
-"""Networks of the engine in which the machines of one attempt meet.
+"""Networks of the engine where the machines of one attempt meet.
 
 A network that is not public has no address of the engine's machine, so its containers reach neither that
 machine nor the networks behind it. Two ways would be left:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from harness.core.errors import SandboxError, UsageError
+from harness.core.logger import get_logger
 from harness.sandbox.backends.base import (
     BackendFacts,
     BuildRules,
@@ -23,6 +23,8 @@ from harness.sandbox.backends.base import (
     JoinedContainer,
     SandboxSpec,
     StartedContainer,
+    find_shortage,
+    free_bytes,
 )
 from harness.sandbox.backends.docker import attempt_network, engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
@@ -34,10 +36,12 @@ from harness.sandbox.backends.docker.foreign import (
     read_image_facts,
 )
 from harness.sandbox.backends.docker.images import (
+    Image,
     find_content,
+    find_image,
+    language_image_names,
     load_archive,
     require_build,
-    require_image,
     save_archive,
 )
 from harness.sandbox.backends.docker.podman import adapt_to_podman
@@ -46,14 +50,11 @@ from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_s
 from harness.sandbox.backends.docker.spec import container_config
 from harness.sandbox.backends.hardening import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:
     from docker import APIClient
 
-
-RESERVE_BYTES = 512 * MIB
-RESERVE_FILES = 10_000
+_LOGGER = get_logger(__name__)
 
 
 def measure_disk(client: APIClient, container_id: str, root: Path | None) -> DiskUse:
@@ -72,24 +73,6 @@ def written_bytes(client: APIClient, container_id: str) -> int | None:
     with engine_errors("measure what a sandbox wrote"):
         listed = client.containers(all=True, size=True, filters={"id": container_id})
     return int(listed[0].get("SizeRw") or 0) if listed else None
-
-
-def free_bytes(root: Path) -> int:
-    """Return the free bytes of a file system, including those that are reserved for root."""
-    facts = os.statvfs(root)
-    return facts.f_bfree * facts.f_frsize
-
-
-def find_shortage(root: Path) -> str | None:
-    """Return the shortage of bytes or files on a file system, in words; None if there is none."""
-    facts = os.statvfs(root)
-    free = facts.f_bavail * facts.f_frsize
-    if free < RESERVE_BYTES:
-        return f"{free / MIB:.0f} MiB free"
-    # Some file systems have no fixed number of files, and report 0.
-    if facts.f_files and facts.f_favail < RESERVE_FILES:
-        return f"{facts.f_favail} files free"
-    return None
 
 
 def find_root(client: APIClient, info: Mapping[str, Any]) -> Path | None:
@@ -124,6 +107,8 @@ class DockerBackend:
         # The containers that hold network namespaces. `close` removes them.
         self.shared_networks = SharedNetworks(client)
         self._find_volumes = make_volume_finder(client)
+        # The containers that an engine did not remove when it was asked to.
+        self._owed: set[str] = set()
 
     def close(self) -> None:
         """Close the connection. Sandboxes keep running."""
@@ -138,7 +123,7 @@ class DockerBackend:
         facts = engine.read_engine_facts(replies)
         if runtime is not None:
             engine.require_runtime(facts, runtime)
-        found = {name: require_build(self.client, name) for name in names}
+        found = {name: self._require(name) for name in names}
         return BackendFacts(
             engine=asdict(facts) | {"may_share_networks": can_share(facts, runtime or facts.default_runtime)},
             runtime=None if runtime is None else asdict(read_runtime_facts(replies, runtime)),
@@ -146,11 +131,19 @@ class DockerBackend:
             image_tags={name: image.sources for name, image in found.items()},
         )
 
+    def _require(self, name: str) -> Image:
+        """Return an image of harness. The image of a language is built now if the engine lacks it."""
+        if name in language_image_names() and find_image(self.client, name) is None:
+            from harness.sandbox.machine.images import build_images
+
+            return build_images(self.client, [name], notify=_LOGGER.warning)[0]
+        return require_build(self.client, name)
+
     def start(self, spec: SandboxSpec) -> StartedContainer:
         # The profile `strict` allows local sockets alone, whatever the engine counts.
         sockets = "local" if spec.seccomp == "strict" else self._choose_sockets(spec)
         if not spec.image.startswith("sha256:"):
-            spec = replace(spec, image=require_image(self.client, spec.image))
+            spec = replace(spec, image=self._require(spec.image).id)
         if spec.foreign is not None:
             return self._start_foreign(spec)
         joined = self.shared_networks.find(spec) if spec.network == "shared" else None
@@ -189,7 +182,17 @@ class DockerBackend:
 
     def destroy(self, container_id: str) -> bool:
         self.shared_networks.forget(container_id)
-        return remove(self.client, container_id)
+        try:
+            removed = remove(self.client, container_id)
+        except SandboxError:
+            self._owed.add(container_id)
+            raise
+        # The engine works again. Their owner may live for weeks, so nobody else would remove them.
+        for owed in list(self._owed):
+            with suppress(SandboxError):
+                remove(self.client, owed)
+                self._owed.discard(owed)
+        return removed
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         return list_containers(self.client, labels)

@@ -21,7 +21,7 @@ from harness.sandbox.backends.docker.engine import (
     is_going,
     is_gone,
 )
-from harness.sandbox.backends.docker.runtimes import WATCHED_BY_GUEST
+from harness.sandbox.backends.hardening import WATCHED_BY_GUEST
 from harness.sandbox.guest.frames import FrameError
 from harness.sandbox.time_factor import extend_wait
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import SandboxError
 from harness.sandbox.backends.base import Cause, Fate
 from harness.sandbox.backends.docker.engine import engine_answers, engine_errors
-from harness.sandbox.guest.kernel import DEADLINE_CODE, UNWANTED_CODE
+from harness.sandbox.guest.frames import DEADLINE_CODE, UNWANTED_CODE
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from harness.core.lock import exclusive
 from harness.sandbox.backends.base import ImageFacts, JoinedContainer, NetworkPlace, SandboxSpec
 from harness.sandbox.backends.docker.attempt_network import choose_name_servers
 from harness.sandbox.backends.docker.container import remove
-from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_going, is_gone
-from harness.sandbox.backends.docker.images import AGENT_LABEL, LABEL
+from harness.sandbox.backends.docker.engine import engine_errors, image_details, is_gone
+from harness.sandbox.backends.docker.images import AGENT_LABEL, LABEL, remove_volume
 from harness.sandbox.layout import (
     AGENTS_FOLDER,
     ATTEMPT_FOLDER,
@@ -117,7 +117,7 @@ def provide_volumes(client: APIClient, image: str) -> list[Mount]:
         if not _fill(client, image, volumes):
             # The engine ended while it filled the volume.
             for volume in volumes:
-                _remove_volume(client, volume)
+                remove_volume(client, volume)
             if not _fill(client, image, volumes):
                 raise SandboxError(
                     f"the engine has not filled the volume {name}",
@@ -153,26 +153,4 @@ def _fill(client: APIClient, image: str, volumes: dict[str, str]) -> bool:
             raise
         finally:
             remove(client, name)
-    return True
-
-
-def remove_stale_volumes(client: APIClient) -> list[str]:
-    """Remove the volumes of images that the engine no longer has; return their names. Raises SandboxError."""
-    with engine_errors("list the volumes of guests"):
-        listed = client.volumes(filters={"label": LABEL})["Volumes"] or ()
-    stale = [each["Name"] for each in listed if image_details(client, each["Labels"][LABEL]) is None]
-    return [name for name in stale if _remove_volume(client, name)]
-
-
-def _remove_volume(client: APIClient, volume: str) -> bool:
-    """Remove a volume unless a container uses it; return whether this call removed it."""
-    from docker.errors import APIError
-
-    with engine_errors(f"remove volume {volume}"):
-        try:
-            client.remove_volume(volume)
-        except APIError as error:
-            if not is_gone(error) and not is_going(error):
-                raise
-            return False
     return True

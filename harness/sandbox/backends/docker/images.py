@@ -14,16 +14,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, BinaryIO
 
 from harness.core.errors import ImageMissingError, SandboxError, unknown_name
-from harness.core.logger import get_logger
 from harness.sandbox.backends.base import FoundImage
-from harness.sandbox.backends.docker.engine import connect, engine_errors, image_details
+from harness.sandbox.backends.docker.engine import connect, engine_errors, image_details, is_going, is_gone
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 
 BASE = "base"
-_LOGGER = get_logger(__name__)
 
 _PACKAGE = Path(__file__).parents[3]
 _KERNEL = PurePosixPath("harness/sandbox/guest")
@@ -170,14 +168,9 @@ def require_image(client: APIClient, name: str) -> str:
 def require_build(client: APIClient, name: str) -> Image:
     """Return image `name` as this version of harness builds it.
 
-    The image of a language is built now if the engine lacks it. Raises ImageMissingError if another image was
-    not built yet, UsageError for an unknown name, and SandboxError for a failed build.
+    Raises ImageMissingError if it was not built yet, and UsageError for an unknown name.
     """
     image = find_image(client, name)
-    if image is None and name in language_image_names():
-        from harness.sandbox.machine.images import build_images
-
-        (image,) = build_images(client, [name], notify=_LOGGER.warning)
     if image is None:
         _, is_prepared, agent = name.partition("+")
         raise ImageMissingError(
@@ -238,3 +231,25 @@ def load_archive(archive: BinaryIO) -> None:
                     raise SandboxError(f"cannot load an image: {line['error']}", outside=True)
     finally:
         client.close()
+
+
+def remove_stale_volumes(client: APIClient) -> list[str]:
+    """Remove the volumes of images that the engine no longer has; return their names. Raises SandboxError."""
+    with engine_errors("list the volumes of guests"):
+        listed = client.volumes(filters={"label": LABEL})["Volumes"] or ()
+    stale = [each["Name"] for each in listed if image_details(client, each["Labels"][LABEL]) is None]
+    return [name for name in stale if remove_volume(client, name)]
+
+
+def remove_volume(client: APIClient, volume: str) -> bool:
+    """Remove a volume unless a container uses it; return whether this call removed it."""
+    from docker.errors import APIError
+
+    with engine_errors(f"remove volume {volume}"):
+        try:
+            client.remove_volume(volume)
+        except APIError as error:
+            if not is_gone(error) and not is_going(error):
+                raise
+            return False
+    return True

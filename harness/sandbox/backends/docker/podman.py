@@ -25,12 +25,12 @@ _PROCESS_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 20), "nproc": (resour
 
 
 def adapt_to_podman(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `create_container` by which Podman makes the container of Docker's `config`.
+    """Return the arguments of `create_container` that make Podman start the container of Docker's `config`.
 
     Raises SandboxError if the profile of system calls cannot be written to the cache folder.
     """
     host = dict(config["host_config"])
-    # Podman makes its own read-only paths read-only, which include those of Docker. Ours can only be masked.
+    # Podman makes its own read-only paths read-only, which include Docker's. Ours can only be masked.
     masked = [*host.pop("MaskedPaths", ()), *host.pop("ReadonlyPaths", ())]
     host["SecurityOpt"] = [
         _SECCOMP + str(_store_profile(option.removeprefix(_SECCOMP)))

@@ -121,21 +121,6 @@ WITHOUT_CGROUP: Mapping[str, str] = {
     "cpus": "not enforced: the runtime ignores its cgroup (--ignore-cgroups)",
     "memory_mb": "only watched by the guest, every 0.05 s: the runtime ignores its cgroup (--ignore-cgroups)",
 }
-# Each container of these runtimes has a kernel of its runtime, which shares its counts with no other
-# container. Buffers of sockets are memory of that kernel's process.
-OWN_KERNEL = frozenset({"runsc"})
-# Containers of these runtimes run on the machine's kernel, so that they can join a network namespace of it.
-MACHINE_KERNEL = frozenset({"crun", "runc"})
-# With these runtimes the guest counts processes and memory itself, because the runtime has no such limit, or
-# ends the whole sandbox at it.
-WATCHED_BY_GUEST = frozenset({"runsc"})
-# Room for the runtime itself in a container's cgroup: gVisor's kernel is a process with many threads.
-EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}
-EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}
-# The seccomp filter of these runtimes refuses every call with EPERM. The C library starts no thread if clone3
-# fails with EPERM, so clone3 is allowed there. gVisor's kernel serves that call, and a new namespace in it is
-# not one of the machine.
-ONE_ERRNO = frozenset({"runsc"})
 
 
 def find_kind(facts: EngineFacts, runtime: str) -> str:

@@ -1,7 +1,7 @@
 """Containers that hold an empty network namespace for the containers of a run to join.
 
 To set up a network namespace takes more than half of the processor time of a container's start. Containers
-of programs that get no sockets can share one. The profile `shared` refuses every call by which two of them
+of programs that get no sockets can share one. The profile `shared` refuses every call that lets two of them
 could meet in it, Landlock hides its counters in /proc, and `Joined` names what else they would share.
 
 A holder ends when its stdin does, so when this process ends in whatever way, and the engine then removes it.
@@ -25,8 +25,8 @@ from harness.sandbox import reaper
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.container import remove, start_container
 from harness.sandbox.backends.docker.engine import PODMAN, EngineFacts, engine_facts
-from harness.sandbox.backends.docker.runtimes import MACHINE_KERNEL
 from harness.sandbox.backends.docker.spec import Joined, holder_config
+from harness.sandbox.backends.hardening import MACHINE_KERNEL
 from harness.sandbox.guest.confinement import NEEDED_VERSION
 from harness.sandbox.guest.frames import FrameError
 from harness.sandbox.limits import Limits

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.docker.runtimes import EXTRA_MEMORY_MB, EXTRA_PROCESSES
 from harness.sandbox.backends.hardening import (
+    EXTRA_MEMORY_MB,
+    EXTRA_PROCESSES,
     SMALL_BUFFERS,
     choose_profile,
     list_capabilities,

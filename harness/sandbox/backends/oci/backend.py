@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import EngineUnavailableError, SandboxError, UsageError
+from harness.core.logger import get_logger
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import (
     BackendFacts,
@@ -29,21 +30,21 @@ from harness.sandbox.backends.base import (
     FoundContainer,
     SandboxSpec,
     StartedContainer,
+    find_shortage,
+    free_bytes,
 )
 from harness.sandbox.backends.docker import fate
-from harness.sandbox.backends.docker.backend import find_shortage, free_bytes
 from harness.sandbox.backends.docker.engine import system_path
+from harness.sandbox.backends.docker.images import image_tag, language_image_names
 from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets
 from harness.sandbox.backends.oci import cgroups, images
-from harness.sandbox.backends.oci.config import CGROUP_PARENT, make_config
+from harness.sandbox.backends.oci.config import CGROUP_PARENT, RUNTIMES, find_runtime, make_config
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END, READY, SOCKET
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
 from harness.sandbox.guest.network import list_shared_paths
 
-# The programs that may start containers, for each version of control groups. crun refuses a machine that has
-# both versions.
-RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
+_LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
 SHARED_KERNEL = "runc"
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
@@ -78,13 +79,6 @@ def connect() -> OciBackend:
             hint="mount these controllers of control groups, or use Docker: harness setup",
         )
     return OciBackend(runtime)
-
-
-def find_runtime() -> str | None:
-    """Return the path of the OCI runtime of this machine."""
-    names = RUNTIMES[cgroups.find_version()]
-    found = (shutil.which(name, path=system_path()) for name in names)
-    return next((path for path in found if path), None)
 
 
 class OciBackend:
@@ -382,6 +376,11 @@ def _state() -> Path:
 
 
 def _require(name: str) -> images.StoredImage:
+    """Return an image of harness. The image of a language is built now if this folder lacks it."""
+    if name in language_image_names() and images.find_image(image_tag(name)) is None:
+        from harness.sandbox.machine.unpacked_images import provide_images
+
+        return provide_images([name], notify=_LOGGER.warning)[0]
     return images.require_image(name)
 
 

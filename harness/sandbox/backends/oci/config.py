@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import resource
+import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from harness.sandbox.backends.base import SandboxSpec
+from harness.sandbox.backends.docker.engine import system_path
 from harness.sandbox.backends.hardening import (
     SMALL_BUFFERS,
     choose_profile,
@@ -24,6 +26,9 @@ from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, SHARED_COUNTS
 from harness.sandbox.limits import MIB
 
+# The programs that may start containers, for each version of control groups. crun refuses a machine that has
+# both versions.
+RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
 OCI_VERSION = "1.0.2"
 # Each container has a control group of its own below this one.
 CGROUP_PARENT = "harness"
@@ -147,3 +152,10 @@ def _convert_profile(profile: str) -> dict[str, Any]:
         "architectures": [ARCHITECTURES[platform.machine()]],
         "syscalls": data["syscalls"],
     }
+
+
+def find_runtime() -> str | None:
+    """Return the path of the OCI runtime of this machine."""
+    names = RUNTIMES[cgroups.find_version()]
+    found = (shutil.which(name, path=system_path()) for name in names)
+    return next((path for path in found if path), None)

@@ -24,13 +24,11 @@ from urllib.parse import quote
 
 from harness.core.errors import ImageMissingError, SandboxError
 from harness.core.lock import cache_dir, exclusive
-from harness.core.logger import get_logger
-from harness.sandbox.backends.docker.images import AGENT_LABEL, image_tag, language_image_names
+from harness.sandbox.backends.docker.images import AGENT_LABEL, image_tag
 from harness.sandbox.backends.oci.config import FILES, KERNEL_MOUNTS
 from harness.sandbox.layout import TEMPORARY_FOLDER, WORK_FOLDER
 
 LOCK = "oci images"
-_LOGGER = get_logger(__name__)
 ERROR_CHARACTERS = 2000
 # The folder that every container has above its image: its own names, and the places of mounts.
 LAYER_VERSION = hashlib.sha256(json.dumps(FILES).encode()).hexdigest()[:12]
@@ -79,18 +77,13 @@ def find_image(tag: str) -> StoredImage | None:
 def require_image(name: str) -> StoredImage:
     """Return the current build of an image of harness, from this folder or else from a Docker engine.
 
-    The image of a language is built now if both lack it. Raises ImageMissingError if neither has it,
-    UsageError for an unknown name.
+    Raises ImageMissingError if neither has it, UsageError for an unknown name.
     """
     tag = image_tag(name)
     image = find_image(tag)
     if image is None:
         with exclusive(LOCK, notify=lambda line: None):
             image = find_image(tag) or take_from_engine(tag)
-    if image is None and name in language_image_names():
-        from harness.sandbox.machine.unpacked_images import provide_images
-
-        (image,) = provide_images([name], notify=_LOGGER.warning)
     if image is None:
         raise ImageMissingError(
             f"image {tag} is neither in {folder()} nor on a Docker engine",

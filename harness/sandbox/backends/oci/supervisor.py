@@ -5,7 +5,7 @@ milliseconds. It is not a child of its owner, because a program such as Ray kill
 together with it. It holds a pidfd of its owner. It has a mount namespace of its own, so that the mounts of
 its containers vanish with it, and it adopts their first processes, so that it gets their exit codes.
 
-Its folder has a socket, at which every process of the user can ask it to start or destroy a container. Each
+Its folder has a socket, where every process of the user can ask it to start or destroy a container. Each
 connection carries one request and its answer, as JSON in a packet. The folder of a container has these files:
 
 | file | written by | contents |

@@ -25,7 +25,7 @@ async def confinement(sandbox: Sandbox, limits: Limits) -> Finding:
         return Finding(Level.OK, f"a program under tests cannot read {', '.join(COUNTERS)}")
     return Finding(
         Level.WARN,
-        f"a program under tests can read {', '.join(readable)}, by which the next one in its container can "
+        f"a program under tests can read {', '.join(readable)}, so the next one in its container can "
         "learn of it",
         "use a kernel with Landlock (5.19 or newer, 'landlock' in its list of security modules), "
         "or give each attempt a separate container: --isolation attempt",

@@ -1,24 +1,106 @@
-"""Run the whole diagnosis: checks of the engine's facts, then the self-check in real sandboxes."""
+"""Run the whole diagnosis: facts of the engine, the self-check in real sandboxes, and the speed."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from harness.core.errors import HarnessError
+from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import find_kind, find_known_difference
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
 from harness.sandbox.machine.checks import machine
-from harness.sandbox.machine.checks.confinement import confinement
-from harness.sandbox.machine.checks.network import shared_network
-from harness.sandbox.selfcheck.check import Check, Level
-from harness.sandbox.selfcheck.speed import measure_speed
+from harness.sandbox.machine.checks.confinement import ask_program, confinement
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.selfcheck import probe
+from harness.sandbox.selfcheck.check import RUN_ID, Check, Finding, Level, describe_end
 from harness.sandbox.selfcheck.suite import SANDBOX, Trial, check_backend, conclude_finding
+from harness.sandbox.time_factor import compute_factor, store_share
+
+# Contest programs use integers, dictionaries, lists, texts and sorting in this proportion, more or less. The
+# median of many short rounds is the speed that a program of some seconds has.
+WORKLOAD = """
+import time
+def work():
+    found, words = {}, []
+    for number in range(60000):
+        found[number % 997] = found.get(number % 997, 0) + number * number % 31
+        words.append(str(number))
+    words.sort()
+    return sum(map(len, words)) + sum(found.values())
+rounds = []
+for _ in range(25):
+    began = time.process_time()
+    work()
+    rounds.append(time.process_time() - began)
+print(sorted(rounds)[12])
+"""
+# The median on a quiet core of a server of 2023, with the Python of the image.
+REFERENCE_SECONDS = 0.0125
+MOST_SECONDS = 60.0
+
+
+async def measure_speed(backend: Backend, runtime: str) -> Finding:
+    """Measure the speed of a program in a sandbox, and store the factor that runs extend their limits by."""
+    async with Sandbox.open(runtime=runtime, run_id=RUN_ID, backend=backend) as sandbox:
+        result = await sandbox.exec(["python3", "-c", WORKLOAD], timeout=MOST_SECONDS)
+    try:
+        seconds = float(result.stdout.data)
+    except ValueError as error:
+        raise SandboxError(f"the workload ended before it answered: {describe_end(result)}") from error
+    share = seconds / REFERENCE_SECONDS
+    factor = compute_factor(share)
+    found = f"{share:.2f} times the time of the reference machine"
+    try:
+        store_share(share)
+    except (OSError, UsageError) as error:
+        return Finding(Level.WARN, f"{found}; the factor cannot be stored: {error}")
+    found += f"; runs multiply the CPU time of programs under tests by {factor:g} (limits.time_factor)"
+    if factor < MOST_TIME_FACTOR:
+        return Finding(Level.OK, found)
+    return Finding(Level.WARN, found, "run harness doctor again when the machine has less to do")
+
+
+# Files and folders that the engine or the kernel makes once for a network namespace.
+SHARED_FILES = (
+    *("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sys/kernel", "/sys/class", "/sys/devices"),
+    *("/sys/module", "/sys/fs/ext4", "/sys/fs/fuse", "/sys/kernel/mm", "/sys/class/net/lo"),
+)
+
+
+async def shared_network(backend: DockerBackend, runtime: str) -> Finding:
+    """Check two sandboxes that share a network namespace, if this engine's can. Raises SandboxError."""
+    own = DockerBackend(backend.client)
+    own.shared_networks.starts_without_holder = 0
+    with contextlib.closing(own.shared_networks):
+        async with (
+            Sandbox.open(
+                seccomp="strict", network="shared", runtime=runtime, run_id=RUN_ID, backend=own
+            ) as one,
+            Sandbox.open(
+                seccomp="strict", network="shared", runtime=runtime, run_id=RUN_ID, backend=own
+            ) as other,
+        ):
+            ways: list[str] = await ask_program(one, probe.network_ways)
+            mine = await ask_program(one, probe.identities, SHARED_FILES)
+            others = await ask_program(other, probe.identities, SHARED_FILES)
+            shares = own.shared_networks.count() > 0
+    if not shares:
+        return Finding(Level.OK, "each sandbox has its own network namespace, which takes longer to start")
+    found = zip(SHARED_FILES, mine, others, strict=True)
+    ways += [path for path, first, second in found if first is not None and first == second]
+    if not ways:
+        return Finding(Level.OK, "programs under tests cannot meet in the network namespace that they share")
+    return Finding(
+        Level.FAIL, f"programs under tests that share a network namespace can meet by {', '.join(ways)}"
+    )
+
 
 FURTHER = (Trial({"confinement": confinement}),)
 # No sandbox can be opened if one of these checks fails.

@@ -1,7 +1,7 @@
 """Kill this process with SIGKILL just before its n-th change of a folder, or count the changes.
 
-Python imports this module at its start if its folder is in PYTHONPATH. KILL_FOLDER is the folder, and KILL_AT
-the number of the change, from 1. With 0, the number of changes is written to KILL_COUNT at the end.
+The fork server runs this program before a command that has it in RUN_FIRST. KILL_FOLDER is the folder, and
+KILL_AT the number of the change, from 1. With 0, the number of changes is written to KILL_COUNT at the end.
 """
 
 from __future__ import annotations

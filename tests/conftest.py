@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -142,8 +143,10 @@ def require_running_engine(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def common_images(client: APIClient) -> None:
-    build_images(client, ["python", "os"], notify=print)
+def common_images() -> None:
+    # Modules have clients of their own by the name `client`, which a fixture of the session cannot use.
+    with contextlib.closing(connect()) as engine:
+        build_images(engine, ["python", "os"], notify=print)
 
 
 @pytest.fixture(scope="module", autouse=True)

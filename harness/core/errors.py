@@ -271,9 +271,10 @@ def unknown_name(
     It lists only the three nearest of many names. `lister` is the command that lists all of them.
     """
     names = sorted(known)
-    # The beginning of a name is meant more often than another name of similar letters.
+    # Unless a name differs by a slip, the beginning of one is meant more often than similar letters.
+    slips = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.85)
     begun = sorted((each for each in names if _letters(each).startswith(_letters(name))), key=len)
-    if not likely and begun and len(_letters(name)) > 2:
+    if not likely and not slips and begun and len(_letters(name)) > 2:
         likely = begun[0]
     near = [likely] if likely else difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
     suggestion = f"did you mean '{near[0]}'? " if near else ""

@@ -260,7 +260,7 @@ def test_options_that_a_format_does_not_read_are_refused(harness: Harness) -> No
         ("--to", "atif", "--endpoint", "http://h"): "--endpoint is an option of --to otlp",
         ("--to", "atif", "--attempt", "0"): "--attempt needs a task",
         ("--to", "inspect", "-o", "log.txt"): "open only files whose name ends in .json",
-        ("--to", "harbor"): "name the folder for it: -o jobs",
+        ("--to", "harbor"): "name the folder: -o jobs",
         ("--to", "terminus"): "unknown export format 'terminus'",
     }
     for options, message in cases.items():

@@ -153,7 +153,7 @@ async def test_hostile_messages_are_answered_or_closed(caplog: pytest.LogCapture
 
 def is_error(data: bytes) -> bool:
     """Return whether a text frame holds an error of the service."""
-    answer = json.loads(data[data.index(b"{") :])
+    answer = json.loads(data[data.index(b'{"') :])
     return answer["type"] == "error" and answer["data"]["code"] in (
         "INVALID_JSON",
         "UNKNOWN_TYPE",

@@ -17,7 +17,7 @@ from typing import Any
 import typer
 
 from harness.benchmarks.loading import definition_of
-from harness.cli.carry_out import MadeRun, OutputOptions, make_run, resume_run
+from harness.cli.carry_out import OutputOptions, make_run, resume_run
 from harness.cli.error_lines import print_error
 from harness.cli.stdin_samples import STDIN
 from harness.core.errors import HarnessError, UsageError
@@ -26,6 +26,7 @@ from harness.core.text import quote_argument
 from harness.reports.run_list import RunList, print_runs, read_listed_run
 from harness.runs.retry import Retry
 from harness.runs.run_files import replace_file
+from harness.runs.run_starts import ResumedRun
 from harness.runs.settings import RunConfig
 
 INDEX_VERSION = 1
@@ -88,6 +89,7 @@ def carry_out_matrix(
         locate: returns a context manager that finds the place of a setting that a run does not read.
         values: the settings of each run from the command line.
         resumed: the matrix that goes on, None for a new one. Runs with all their verdicts stay as they are.
+            No run starts if a setting of one of them differs.
 
     Raises:
         UsageError: for an option that makes sense for one run only, an unknown benchmark or option of it, and
@@ -106,15 +108,22 @@ def carry_out_matrix(
     for config in configs:
         definition_of(config.benchmark).with_options(config.options)
     index = _Index(configs, is_dry=output.dry_run, path=resumed.index if resumed else None)
+    retry = resumed.retry if resumed else None
+    starts = _list_starts(configs, index, resumed)
     codes = []
     try:
-        for number, (config, given) in enumerate(zip(configs, values, strict=True)):
+        for number, (config, given, start) in enumerate(zip(configs, values, starts, strict=True)):
             name = ", ".join(filter(None, (config.benchmark, config.model)))
             if not output.quiet:
                 typer.echo(f"run {number + 1} of {len(configs)}: {name}", err=True)
+            if start is not None and retry is None and (code := index.read_code(number)) in _WITH_VERDICTS:
+                codes.append(code)
+                continue
+            own, begun = start or (config, None)
+            again = retry if start is not None else None
             try:
                 with locate(given):
-                    made = _make_cell(config, output, index, number, resumed)
+                    made = make_run(own, output, begun, retry=again, on_open=partial(index.open, number))
             except HarnessError as error:
                 print_error(f"{name}: {error.message}", error.hint)
                 codes.append(error.exit_code)
@@ -129,20 +138,21 @@ def carry_out_matrix(
     return MadeMatrix(index.list_folders(), worst)
 
 
-def _make_cell(
-    config: RunConfig, output: OutputOptions, index: _Index, number: int, resumed: ResumedMatrix | None
-) -> MadeRun:
-    """Make a run of the matrix, or go on with the one that it has. Raises HarnessError."""
-    folder = index.find_folder(number)
-    if resumed is None or folder is None:
-        return make_run(config, output, on_open=partial(index.open, number))
-    code = index.read_code(number)
-    if code in _WITH_VERDICTS and resumed.retry is None:
-        return MadeRun(code, folder)
-    recorded, start = resume_run(
-        folder, lambda recorded: config, resumed.accepted, is_trusted=resumed.is_trusted
-    )
-    return make_run(recorded, output, start, retry=resumed.retry, on_open=partial(index.open, number))
+def _list_starts(
+    configs: Sequence[RunConfig], index: _Index, resumed: ResumedMatrix | None
+) -> list[tuple[RunConfig, ResumedRun] | None]:
+    """Return the config and the start of each run that goes on, None for a new one. Raises UsageError.
+
+    A finished run is compared with its config as well, so that a matrix never mixes settings.
+    """
+
+    def start(number: int, config: RunConfig) -> tuple[RunConfig, ResumedRun] | None:
+        folder = index.find_folder(number)
+        if resumed is None or folder is None:
+            return None
+        return resume_run(folder, lambda recorded: config, resumed.accepted, is_trusted=resumed.is_trusted)
+
+    return [start(number, config) for number, config in enumerate(configs)]
 
 
 class _Index:

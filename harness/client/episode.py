@@ -29,7 +29,7 @@ _BY_CODE: dict[str, type[HarnessError]] = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteEpisodeSnapshot:
-    """The state of an episode, which a service keeps until nobody has forked it for ten minutes."""
+    """The state of an episode. A service keeps it until ten minutes have passed without a fork."""
 
     name: str
 

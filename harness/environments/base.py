@@ -68,7 +68,7 @@ class MachineRules:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSnapshot:
-    """The files of an environment at one moment, from which others of its task start.
+    """The files of an environment at one moment. Others of its task start from them.
 
     It has neither processes nor the state of a shell. A grader of such an environment judges it as if its
     own agent had made the changes that an agent had made before.
@@ -111,7 +111,7 @@ class EnvironmentContext:
     workspace: SandboxSettings | None = None
     # For environments whose machines are made from images of tasks.
     machine_rules: MachineRules | None = None
-    # The files from which the environment starts, None for those of the task. No grader reads this.
+    # The files that the environment starts from, None for the task's own. No grader reads this.
     start: EnvironmentSnapshot | None = None
 
 
@@ -206,7 +206,7 @@ class Environment:
         """End every process of the agent, or raise SandboxError."""
 
     async def keep_files(self) -> tuple[Any, int]:
-        """Return the files from which another environment of the task can start, and their bytes.
+        """Return the files that another environment of the task can start from, and their bytes.
 
         No call is under way. Raises UsageError if there are none, or too many, and SandboxError.
         """

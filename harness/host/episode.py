@@ -66,7 +66,7 @@ def bound_life(task: Task) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSnapshot:
-    """The state of an episode at one moment, from which a host opens further ones by `fork`.
+    """The state of an episode at one moment. A host opens further ones from it by `fork`.
 
     It has the files of the environment, the calls that were made, and the agent's time that is left.
     """
@@ -113,7 +113,7 @@ class Episode:
             grade_text: returns the verdict on a text of a kind, the kind first.
             before_grading: returns a context manager to hold while the state of the environment is graded.
             on_fault: is called for each fault of the infrastructure.
-            start: the state from which `environment` was opened, None for the task's.
+            start: the state that `environment` was opened from, None for the task's.
         """
         self.benchmark = benchmark
         self.task = task
@@ -184,7 +184,7 @@ class Episode:
         return replace(observation, text=show(observation.text))
 
     async def snapshot(self) -> EpisodeSnapshot:
-        """Return the state of the episode, from which `fork` of a host opens further ones. It goes on.
+        """Return the state of the episode, which goes on. `fork` of a host opens further ones from it.
 
         It has the files of the environment, and neither processes nor the state of a shell: the processes of
         the task start again. Raises UsageError if the episode has ended or its environment keeps no files,

@@ -251,7 +251,7 @@ class LocalHost:
             seed: for environments that draw random numbers.
             machine_rules: for environments whose machines are made from images of tasks.
             before_grading: returns a context manager to hold while the state of the environment is graded.
-            start: the state of another episode at the task, from which this one starts.
+            start: the state of another episode at the task that this one starts from.
 
         Raises:
             UsageError: if there is no such benchmark or task.

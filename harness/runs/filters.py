@@ -165,7 +165,7 @@ def select_shard(plan: Sequence[PlannedAttempt], shard: str) -> list[PlannedAtte
 
 
 def list_shard_tasks(task_ids: Sequence[str], shard: str) -> list[str]:
-    """Return the tasks of one shard, by id, from those of the whole run. Raises as `select_shard` does."""
+    """Return the tasks of one shard, by id, from the whole run's. Raises as `select_shard` does."""
     number, shards = read_shard(shard)
     tasks = len(task_ids)
     if shards > tasks:

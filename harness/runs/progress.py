@@ -30,7 +30,7 @@ class RunObserver(ShowsNotes, Protocol):
     """
 
     def on_start(self, *, attempts: int, finished: int, concurrency: int) -> None:
-        """Handle the start of a run of `attempts`, of which `finished` were done before it was resumed."""
+        """Handle the start of a run of `attempts`. `finished` were done before it was resumed."""
 
     def on_attempt(self, record: AttemptRecord) -> None:
         """Handle the end of an attempt, whose record is stored."""

@@ -164,7 +164,7 @@ class StatusCount:
     status: Status
     """`cancelled` also for attempts to come."""
     key: str
-    """The name in JSON: that of the status, or `to_come`."""
+    """The name in JSON: the status's, or `to_come`."""
     number: int
 
     @property

@@ -301,9 +301,9 @@ def _describe_endpoint(role: str, endpoint: Endpoint) -> str:
 def find_excess(config: RunConfig, environments: Sequence[str] | None = None) -> dict[str, Any]:
     """Return the settings of a config beyond those that the environments of its benchmark have by default.
 
-    The keys are those of a config, such as `limits.memory_mb`, `rounds` and `isolation`. A limit must exceed
-    that of no environment, because the config has one value for all of them. `environments` are those of the
-    benchmark, if it has been loaded.
+    The keys are the config's, such as `limits.memory_mb`, `rounds` and `isolation`. A limit may exceed no
+    environment's own, because the config has one value for all of them. `environments` are the benchmark's,
+    if it has been loaded.
 
     Raises UsageError or DataError for a benchmark that cannot be found.
     """

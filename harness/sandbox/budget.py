@@ -10,8 +10,8 @@ from harness.sandbox.limits import Limits
 class SandboxBudget:
     """Counts the live sandboxes and their memory, and says whether a further one fits.
 
-    One may always live. A grading that holds a sandbox may open further ones, for which the budget keeps
-    room.
+    One may always live. A grading that holds a sandbox may open further ones, and the budget keeps
+    room for them.
 
     Args:
         memory_mb: the memory in MiB of all sandboxes.

@@ -28,7 +28,7 @@ class Stock:
     """Keeps sandboxes prepared while its block lasts, for the leases of a pool that ask for a new one.
 
     For each kind of settings, it keeps as many as were claimed within BURST_SECONDS at the busiest moment of
-    the last minute, as far as half of the pool's memory suffices. A kind that nobody claims any more is gone
+    the last minute, as far as half of the pool's memory suffices. A kind that is no longer claimed is gone
     after a minute. A prepared sandbox has all limits and filters of its settings from its start, and has run
     nothing.
 

@@ -82,6 +82,9 @@ def test_a_matrix_that_was_cut_short_goes_on_where_it_was(harness: Harness) -> N
     assert (code, "its runs are of other benchmarks or models: gsm8k; hotpotqa" in stderr) == (2, True), (
         stderr
     )
+    code, _, stderr = harness.refused(*TWO[:-2], "1", "-q", "--resume", path, env=NO_ENGINE)
+    assert (code, "but a resumed run cannot change --sample-size" in stderr) == (2, True), stderr
+    assert json.loads(path.read_text()) == index, "no run starts with other settings than the first one's"
     stdout = harness(*TWO, "--resume", path, env=NO_ENGINE).stdout
     assert "resume:" not in stdout
     runs = json.loads(path.read_text())["runs"]

@@ -125,11 +125,7 @@ ATTACKS = {
         fake("/root/python", "exit 0") + "; ln -sf /root/python /usr/bin/python3",
         repeats="command replaced by a link",
     ),
-    "alternative": Attack(
-        fake("/root/awk", "exit 0") + "; ln -sf /root/awk /etc/alternatives/awk",
-        "awk",
-        repeats="command replaced by a link",
-    ),
+    "alternative": Attack(fake("/root/awk", "exit 0") + "; ln -sf /root/awk /etc/alternatives/awk", "awk"),
     "library loaded before all others": Attack(
         "echo '#include <unistd.h>\n#include <string.h>\n#include <errno.h>\n"
         "__attribute__((constructor)) void f(void)"
@@ -162,8 +158,7 @@ ATTACKS = {
     "packages elsewhere": Attack(
         f"mkdir -p /root/lib/python3.11/dist-packages; cd /root/lib\n"
         f"echo '{LEAVE}' > python3.11/dist-packages/x.pth\n"
-        "rm -rf /usr/local/lib; ln -s /root/lib /usr/local/lib",
-        repeats="path file with a name that is no text",
+        "rm -rf /usr/local/lib; ln -s /root/lib /usr/local/lib"
     ),
     "customised start of Python": Attack(f"echo '{LEAVE}' > /etc/python3.11/sitecustomize.py"),
     "customised start of the user's Python": Attack(
@@ -184,13 +179,10 @@ ATTACKS = {
         f'"{PYTHON}/re/__pycache__/__init__.cpython-311.pyc", '
         "invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)'; rm x.py"
     ),
-    "module of Perl": Attack(
-        "echo 'exit 0;' > /etc/perl/strict.pm", "perl", repeats="changed compiled module"
-    ),
+    "module of Perl": Attack("echo 'exit 0;' > /etc/perl/strict.pm", "perl"),
     "folder of libraries replaced": Attack(
         f"cp -r {PYTHON}/json /root/json; rm -r {PYTHON}/json; "
-        f"echo '{LEAVE}' > /root/json/__init__.py; cp -r /root/json {PYTHON}/json",
-        repeats="changed compiled module",
+        f"echo '{LEAVE}' > /root/json/__init__.py; cp -r /root/json {PYTHON}/json"
     ),
     "settings of a virtual environment beside the interpreter": Attack(
         python_elsewhere("/root/v/lib") + "mkdir /root/v/bin; echo 'home = /root/v/bin' > /usr/bin/pyvenv.cfg"
@@ -206,9 +198,7 @@ ATTACKS = {
         python_elsewhere("/root/v") + "echo ../../root/v/python3.11 > /usr/bin/pybuilddir.txt",
         repeats="search path beside the interpreter",
     ),
-    "modules below the folder of the interpreter": Attack(
-        python_elsewhere("/usr/bin/lib"), repeats="search path beside the interpreter"
-    ),
+    "modules below the folder of the interpreter": Attack(python_elsewhere("/usr/bin/lib")),
     "changed header": Attack(
         "echo '__attribute__((constructor)) static void f(void) { extern void _exit(int); _exit(0); }' "
         ">> /usr/include/stdio.h",

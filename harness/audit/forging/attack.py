@@ -67,7 +67,7 @@ class ForgingAttack:
         written: Sequence[str] = (),
     ) -> Submission:
         """Return the submission after the agent has acted. `written` are programs of the reference."""
-        assert isinstance(environment, ContainerEnvironment)  # noqa: S101  because such tasks have no other
+        assert isinstance(environment, ContainerEnvironment)  # noqa: S101  such a task opens this one alone
         script = self.write_script(find_targets(environment.folder, written))
         shown = await environment.call("bash", {"command": script, "timeout_seconds": SCRIPT_SECONDS})
         await environment.submit("")

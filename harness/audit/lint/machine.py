@@ -46,7 +46,7 @@ class Linter(ForgingSuite):
     async def attempt(self, context: AttemptContext) -> Submission:
         environment = context.environment
         if context.sample is not None and self.steps[context.sample - 1].name == NULL:
-            assert isinstance(environment, ContainerEnvironment)  # noqa: S101  because a folder has no other
+            assert isinstance(environment, ContainerEnvironment)  # noqa: S101  a folder opens this one alone
             # A verdict on an empty agent needs no proven level.
             environment.seal_level = environment.seal_level or "work"
             self._measured[context.task.id, context.number] = await _look(environment)

@@ -19,7 +19,7 @@ from harness.core.scoring.marks import tagged_answer
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The letters of the options, in order. A question has at most this many options."""
 
-# Letters of other alphabets that look like a letter of an option, and characters that nobody sees.
+# Letters of other alphabets that look like a letter of an option, and invisible characters.
 _LOOKALIKES = str.maketrans(
     "\u0410\u0412\u0421\u0415\u041d\u0406\u0408\u0391\u0392\u0395\u0397\u0399", "ABCEHIJABEHI"
 ) | dict.fromkeys((0xAD, *range(0x200B, 0x2010), 0x2060, 0xFEFF))

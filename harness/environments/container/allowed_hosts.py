@@ -95,7 +95,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _unwrap(address: Address) -> Address:
-    """Return the address of IPv4 that one of IPv6 stands for, or the address itself."""
+    """Return the address of IPv4 that one of IPv6 contains, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if any(address in network for network in _TRANSLATED):

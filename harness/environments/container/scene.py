@@ -99,11 +99,11 @@ class Scene:
     artifacts: tuple[str, ...] = ()
     # The files that `paths_to_describe` asks for, as far as the image has them.
     image: Mapping[str, ImageFile] = field(default_factory=dict)
-    # The names of packages that those of the image import if they are there (`find_optional`).
+    # The names of packages that the image's packages import if they are there (`find_optional`).
     optional: frozenset[str] = frozenset()
     # All changed paths.
     changed: frozenset[str] = frozenset()
-    # The links among the changes, and those of the image that lead to its own folders, with their targets.
+    # The links among the changes, and the image's links that lead to its own folders, with their targets.
     links: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property

@@ -227,7 +227,7 @@ async def _run(name: str, service: Service, machine: Machine, seconds: float) ->
 
 
 async def _end(process: asyncio.Task[ExecResult]) -> None:
-    """Stop waiting for a service. Its machine may be gone, which is nobody's concern any more."""
+    """Stop waiting for a service. Its machine may be gone, which no longer matters."""
     process.cancel()
     await asyncio.gather(process, return_exceptions=True)
 
@@ -242,7 +242,7 @@ async def _wait_until_healthy(
     name: str, machine: Machine, health: Health, process: asyncio.Task[ExecResult] | None
 ) -> None:
     """Wait until the check of a service succeeds. Raises SandboxError if it ends, or takes too long."""
-    assert health.command is not None  # noqa: S101  because the reader of the file has looked
+    assert health.command is not None  # noqa: S101  the reader of the file has looked
     deadline = time.monotonic() + health.start_period + health.retries * (health.interval + health.timeout)
     while True:
         result = await machine.exec(health.command, timeout=health.timeout)

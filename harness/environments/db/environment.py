@@ -154,7 +154,7 @@ class Database(SandboxEnvironment):
 
     async def keep_files(self) -> tuple[dict[str, bytes], int]:
         files = {FILE: await self.sandbox.read_file(FILE)}
-        # A call that was killed in a transaction leaves a journal, by which the next call undoes it.
+        # A call that was killed in a transaction leaves a journal, and the next call undoes it by that.
         with contextlib.suppress(UsageError):
             files[JOURNAL] = await self.sandbox.read_file(JOURNAL)
         return files, sum(map(len, files.values()))

@@ -16,7 +16,7 @@ from harness.sandbox.limits import MIB
 
 MAX_COPIED_BYTES = 256 * MIB
 MAX_LINKS = 10
-# The files of a snapshot from which other machines start.
+# The files of a snapshot that other machines start from.
 MAX_KEPT_FILES = 50_000
 _ENTRY_BYTES = 1024
 # The files of one request.

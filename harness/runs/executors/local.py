@@ -106,7 +106,7 @@ async def execute(
 async def make_record(
     settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
 ) -> AttemptRecord:
-    """Make an attempt and return its record, which nobody has stored yet.
+    """Make an attempt and return its record, which is not stored yet.
 
     `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
     """

@@ -275,7 +275,7 @@ class RunsForeignImages(Protocol):
 
 @runtime_checkable
 class MakesNetworks(Protocol):
-    """A backend that makes networks in which the containers of one attempt meet (`NetworkPlace`)."""
+    """A backend that makes networks where the containers of one attempt meet (`NetworkPlace`)."""
 
     def make_network(self, name: str, labels: Mapping[str, str], *, is_public: bool) -> None:
         """Make a network with this name.

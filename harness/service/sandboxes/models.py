@@ -107,7 +107,7 @@ class SnapshotRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
     idle_seconds: float = Field(default=600.0, ge=1, le=86_400, allow_inf_nan=False)
-    """The time without a fork after which the snapshot ends."""
+    """The snapshot ends after this time without a fork."""
 
 
 class SnapshotInfo(BaseModel):

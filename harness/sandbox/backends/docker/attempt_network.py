@@ -28,7 +28,7 @@ from harness.sandbox.time_factor import extend_wait
 if TYPE_CHECKING:
     from docker import APIClient
 
-# The engine has few networks of its own to give, and these addresses belong to nobody (RFC 2544).
+# The engine has few networks of its own to give, and these addresses are reserved for tests (RFC 2544).
 _RANGE = ipaddress.ip_network("198.18.0.0/15")
 # 29 machines, and the gateway of a public network.
 _PREFIX = 27

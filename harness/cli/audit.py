@@ -82,7 +82,7 @@ def audit(
     """
     import sys
 
-    from harness.audit.results import AUDIT_RESULTS, write_audit
+    from harness.audit.report import write_audit
     from harness.audit.run import make_audit_folder, plan_audit, plan_resumed_audit
     from harness.cli.carry_out import check_results_path
     from harness.core.errors import UsageError
@@ -90,6 +90,7 @@ def audit(
     from harness.reports.progress import progress_display
     from harness.reports.table import print_record_details
     from harness.runs.config import load_config
+    from harness.runs.store import AUDIT_RESULTS
 
     given = read_settings(context)
     if attacked is not None:
@@ -152,9 +153,8 @@ def report_audit(result: Audit, paths: Sequence[Path]) -> None:
     """Print the result of an audit and write it to files. Raises typer.Exit if the exit code is not 0."""
     import sys
 
-    from harness.audit.results import write_audit
-    from harness.reports.audit import conclude, print_audit
-    from harness.reports.folder_audit import print_folder_audit, write_folder_markdown
+    from harness.audit.folder_findings import print_folder_audit, write_folder_markdown
+    from harness.audit.report import conclude, print_audit, write_audit
 
     for path in paths:
         (write_folder_markdown if path.suffix == ".md" else write_audit)(result, path)
@@ -175,13 +175,13 @@ def _audit_relay(
     import json
     import sys
 
-    from harness.audit.relay.attack import choose_relay_attacks
-    from harness.audit.relay.run import carry_out_relay_audit
+    from harness.audit.attack import choose_attacks
+    from harness.audit.relay import carry_out_relay_audit, conclude, print_relay_audit
+    from harness.audit.relay_attacks import list_relay_attacks
     from harness.cli.carry_out import check_results_path
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.log_lines import show_log
     from harness.reports.progress import progress_display
-    from harness.reports.relay_audit import conclude, print_relay_audit
     from harness.runs.run_files import replace_file
     from harness.runs.run_secrets import make_log_filter
 
@@ -190,7 +190,9 @@ def _audit_relay(
     display = progress_display(sys.stderr, quiet=quiet)
     try:
         with show_log(verbosity, display.note, make_log_filter()):
-            audit = run_until_signal(carry_out_relay_audit(choose_relay_attacks(names), display))
+            audit = run_until_signal(
+                carry_out_relay_audit(choose_attacks(list_relay_attacks(), names), display)
+            )
     except Interrupted as interrupted:
         raise typer.Exit(interrupted.exit_code) from None
     if results is not None:

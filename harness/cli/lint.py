@@ -55,12 +55,11 @@ def lint(
     """
     import sys
 
-    from harness.audit.lint.run import lint_tasks
+    from harness.audit.lint import lint_tasks, print_findings, write_findings
     from harness.cli.carry_out import check_results_path
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.cli.log_lines import show_log
     from harness.core.errors import UsageError
-    from harness.reports.lint import print_findings, write_findings
     from harness.reports.progress import progress_display
     from harness.runs.config import load_config
     from harness.runs.run_secrets import make_log_filter

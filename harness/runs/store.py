@@ -45,6 +45,8 @@ from harness.runs.transcript_file import TranscriptFile, transcript_name
 
 MANIFEST, SUMMARY, REPORT = "manifest.json", "summary.json", "report.html"
 TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
+# The description of an audit and its result, in the folder that has its runs.
+AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # A resumed run repeats attempts with these statuses.
 _DAMAGED = "the file is damaged; copy it again, or make a new run"
 UNFINISHED = tuple(status for status in Status if not status.has_score)

@@ -15,12 +15,12 @@ from e2e.command_line import ForkServer, Harness, RunFolder, wait_until
 from effort import THOROUGH
 
 from harness.audit.attack import Attack, Kind
-from harness.audit.results import AUDIT_RESULTS
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Task
 from harness.environments.db.grader import DatabaseAnswer
 from harness.environments.os.grader import REPLACED_TOOLS, StateChecks
+from harness.runs.store import AUDIT_RESULTS
 
 # A hundred and forty attacks take this long on a busy machine.
 pytestmark = pytest.mark.timeout(900)

@@ -11,7 +11,7 @@ from e2e.command_line import Harness
 from effort import THOROUGH
 from sealed_tasks import build_image, write_task
 
-from harness.audit.forging.attack import list_forging_attacks
+from harness.audit.forging import list_forging_attacks
 
 # The tests of the first task read a file, and those of the second one import the agent's module.
 IMPORTING = """import sys

@@ -17,10 +17,20 @@ from case_checks import each_case
 from contexts import ListTranscript
 from effort import one_in_four
 
-from harness.audit.agent import CONSTANT, NULL, ORACLE, Suite, build_attacker, build_controls
 from harness.audit.attack import Attack
 from harness.audit.attack_kinds import ProgramAttack, choose_answers, choose_outputs
-from harness.audit.suite import list_attacks, list_attacks_on, list_fitting_attacks, name_target
+from harness.audit.suite import (
+    CONSTANT,
+    NULL,
+    ORACLE,
+    Suite,
+    build_attacker,
+    build_controls,
+    list_attacks,
+    list_attacks_on,
+    list_fitting_attacks,
+    name_target,
+)
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Reference, Task

@@ -403,9 +403,9 @@ OTHERS = {
     "reports/viewer/browser.py": "a new private file",
     "reports/viewer/export.py": "new files in the new folder of published pages",
     "audit/attack.py": "an attack that is a part of harness",
-    "audit/forging/targets.py": "the texts of a task folder",
-    "audit/lint/machine.py": "the tests and the solution of a task folder",
-    "audit/lint/static.py": "the files of a task folder",
+    "audit/forging.py": "the texts of a task folder",
+    "audit/lint.py": "the tests and the solution of a task folder",
+    "audit/lint_files.py": "the files of a task folder",
 }
 
 

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.audit.results import AUDIT, AUDIT_RESULTS, NO_VERDICT
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
@@ -28,7 +27,7 @@ from harness.runs.durations import FinishedCount
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
-from harness.runs.store import MANIFEST, SUMMARY
+from harness.runs.store import AUDIT, AUDIT_RESULTS, MANIFEST, SUMMARY
 
 # The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4
@@ -267,7 +266,8 @@ def describe_audit(audit: ViewedAudit) -> dict[str, Any]:
     except ValidationError as error:
         raise UsageError(f"{path}: is not the result of an audit: {describe_first_error(error)}") from error
     summary = results.summary
-    wrong = [each for each in results.attempts if each.forged or each.failed or each.status in NO_VERDICT]
+    unfinished = (Status.INFRA_ERROR, Status.CANCELLED)
+    wrong = [each for each in results.attempts if each.forged or each.failed or each.status in unfinished]
     return {
         **head,
         "benchmark": escape_text(results.audit.benchmark),

@@ -1,29 +1,39 @@
-"""The checks of task folders that need machines: the reference passes each time, and an empty agent does not.
+"""Check a set of task folders: their files, the attempts of the reference, and those of an empty agent.
 
-The reference and the empty agent are attempts of one run.
+The attempts are made in one run. The reference must pass each time, and the empty agent must not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from harness.audit.agent import NULL, ORACLE, Step
-from harness.audit.forging.suite import ForgingSuite
-from harness.audit.lint.static import Finding, Severity
+from harness.audit.forging import ForgingSuite
+from harness.audit.lint_files import Finding, Severity, lint_folder
 from harness.audit.results import NO_VERDICT
+from harness.audit.suite import NULL, ORACLE, Step
 from harness.benchmarks.benchmark import Benchmark
+from harness.core.errors import UsageError
+from harness.core.text import escape_terminal, quote_markdown
 from harness.core.types import AttemptRecord, Submission, Task
 from harness.environments.container.environment import ContainerEnvironment
+from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.reports.console import LONG
+from harness.reports.figures import count
 from harness.runs.agents.agent import AttemptContext, settings_for
-from harness.runs.plan import limit_times, plan_attempts
+from harness.runs.filters import TaskFilters, list_shard_tasks
+from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
 from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
+from harness.runs.run_files import SCHEMA_VERSION, replace_file
 from harness.runs.selection import Selection
 from harness.runs.settings import RunConfig
 
@@ -157,3 +167,119 @@ def _judge_references(
         if taken > limit * _HALF:
             hint = "raise timeout_sec, because other machines are slower"
             yield find("wall time", Severity.WARNING, f"{what} took {taken:.0f} s of {limit:g} s", hint)
+
+
+_VARIABLE = re.compile(r"needs the variable (\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """The findings on a set, the errors first. `unfinished` attempts have no verdict."""
+
+    findings: tuple[Finding, ...]
+    tasks: int
+    unfinished: int = 0
+
+    @property
+    def has_errors(self) -> bool:
+        return any(each.severity is Severity.ERROR for each in self.findings)
+
+
+def _explain_unread(task_id: str, reason: str) -> Finding:
+    """Return the finding on a folder that cannot be read, or not without a variable of the user's."""
+    if variable := _VARIABLE.search(reason):
+        hint = f"to check it, export the variable and add --option harbor.pass_env=[{variable[1]}]"
+        return Finding("unsupported", Severity.WARNING, task_id, reason, hint)
+    return Finding("schema", Severity.ERROR, task_id, reason, "mend it, so that the task can be read")
+
+
+async def lint_tasks(config: RunConfig, *, repeat: int, observer: RunObserver) -> Linted:
+    """Return the findings on the task folders that a config selects.
+
+    Args:
+        config: the folder, the choice of tasks, and the settings of the run.
+        repeat: how often the reference runs. With 0, no machine starts.
+        observer: gets the events of the run.
+
+    Raises:
+        UsageError: if the config names anything but task folders.
+        DataError: if there is only one folder, and it cannot be read.
+    """
+    benchmark = load_configured(config, notify=observer.note)
+    tasks = select_tasks(
+        *(benchmark, TaskFilters.of_config(config)),
+        sample_size=config.sample_size,
+        seed=config.seed,
+        include_quarantined=True,
+    )
+    if config.shard is not None:
+        part = set(list_shard_tasks([task.id for task in tasks], config.shard))
+        tasks = [task for task in tasks if task.id in part]
+    findings: list[Finding] = []
+    folders = {}
+    for task in tasks:
+        if not isinstance(task.setup, TaskFolderSetup):
+            raise UsageError(f"{benchmark.name}: only folders of tasks can be checked")
+        reason = benchmark.quarantined.get(task.id)
+        if not task.setup.digest:
+            findings.append(_explain_unread(task.id, reason or "cannot be read"))
+            continue
+        folders[task.id], found = lint_folder(Path(task.setup.folder))
+        findings += found
+        if reason is not None:
+            hint = "only the files of this task were checked"
+            findings.append(Finding("unsupported", Severity.WARNING, task.id, reason, hint))
+    unfinished = 0
+    runnable = [task for task in tasks if task.id not in benchmark.quarantined]
+    if repeat and runnable:
+        _, records = await run_checks(config, benchmark, runnable, repeat=repeat, observer=observer)
+        for task in runnable:
+            folder = folders[task.id]
+            if folder is not None:
+                findings += judge_attempts(
+                    folder, (each for each in records if each.task_id == task.id), repeat
+                )
+        unfinished = sum(each.status in NO_VERDICT for each in records)
+    findings.sort(key=lambda each: each.severity is not Severity.ERROR)
+    return Linted(tuple(findings), len(tasks), unfinished)
+
+
+def conclude_lint(findings: Sequence[Finding], tasks: int) -> str:
+    """Return the number of faults in one line."""
+    errors = sum(each.severity is Severity.ERROR for each in findings)
+    faulty = len({each.task_id for each in findings if each.severity is Severity.ERROR})
+    return (
+        f"{count(tasks, 'task')}: {count(errors, 'error')} in {faulty:,} of them, "
+        f"{count(len(findings) - errors, 'warning')}"
+    )
+
+
+def print_findings(findings: Sequence[Finding], tasks: int, *, stream: TextIO) -> None:
+    """Print a line for each finding, with its remedy below, and the number of all."""
+    for each in findings:
+        print(
+            escape_terminal(f"{each.place}: {each.severity} ({each.check}): {each.message}", LONG),
+            file=stream,
+        )
+        print(escape_terminal(f"    {each.hint}", LONG), file=stream)
+    print(conclude_lint(findings, tasks), file=stream)
+
+
+def write_findings(findings: Sequence[Finding], tasks: int, path: Path) -> None:
+    """Write findings as JSON, or as Markdown to a file whose name ends in .md. Raises StorageError."""
+    with replace_file(path) as file:
+        if path.suffix != ".md":
+            value = {
+                "schema_version": SCHEMA_VERSION,
+                "tasks": tasks,
+                "errors": sum(each.severity is Severity.ERROR for each in findings),
+                "findings": [asdict(each) for each in findings],
+            }
+            json.dump(value, file, indent=1)
+            return
+        file.write(f"**{conclude_lint(findings, tasks)}**\n")
+        if findings:
+            file.write("\n| | place | check | fault | remedy |\n| :-- | :-- | :-- | :-- | :-- |\n")
+        for each in findings:
+            texts = " | ".join(quote_markdown(text) for text in (each.message, each.hint))
+            file.write(f"| {each.severity} | {quote_markdown(each.place)} | {each.check} | {texts} |\n")

@@ -1,13 +1,18 @@
-"""The result of an audit as text for a terminal or a log."""
+"""The result of an audit, as text for a terminal or a log and as JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from harness.audit.agent import NULL, ORACLE
 from harness.audit.attack import Kind
+from harness.audit.folder_findings import describe_folders
+from harness.audit.forging import OWN
 from harness.audit.results import Audit, AuditedAttempt, count_statuses
+from harness.audit.suite import NULL, ORACLE
 from harness.core.text import escape_terminal
 from harness.reports.console import (
     LONG,
@@ -20,6 +25,7 @@ from harness.reports.console import (
     write,
 )
 from harness.reports.figures import count, duration, tampering
+from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -159,3 +165,55 @@ def conclude(audit: Audit) -> str:
     if audit.containers_left:
         lines.append(f"{count(audit.containers_left, 'container')} left: harness gc removes them")
     return ", ".join(lines)
+
+
+def write_audit(audit: Audit, path: Path) -> None:
+    """Write the result of an audit as JSON. Raises StorageError."""
+    value = {
+        "schema_version": SCHEMA_VERSION,
+        "audit": {
+            "benchmark": audit.benchmark,
+            "data": asdict(audit.source),
+            "seed": audit.seed,
+            "folder": str(audit.folder),
+            "duration_seconds": audit.duration_seconds,
+        },
+        "summary": {
+            "forged": len(audit.forged),
+            "guessed": len(audit.guessed),
+            "failed_references": len(audit.failed),
+            "unfinished": len(audit.unfinished),
+            "containers_left": audit.containers_left,
+            "tasks": len({attempt.record.task_id for attempt in audit.attempts}),
+            "attacked_tasks": len({attempt.record.task_id for attempt in audit.attacks}),
+            "attacks": len({attempt.step.name for attempt in audit.attacks}),
+            "attempts": len(audit.attempts),
+            "statuses": {status.value: number for status, number in count_statuses(audit.attacks).items()},
+            "integrity": audit.integrity,
+        },
+        "manners": dict(audit.manners),
+        "quarantined": dict(audit.quarantined),
+        "weak_tests": dict(audit.weak_tests),
+        **({"folders": describe_folders(audit.attempts, audit.levels)} if audit.levels else {}),
+        "attempts": [_describe_attempt(attempt) for attempt in audit.attempts],
+    }
+    with replace_file(path) as file:
+        json.dump(value, file, indent=1)
+
+
+def _describe_attempt(attempt: AuditedAttempt) -> dict[str, Any]:
+    step, record = attempt.step, attempt.record
+    return {
+        "task_id": record.task_id,
+        "attack": step.name,
+        "class": step.kind,
+        **({"level": step.level or OWN} if step.kind is Kind.FORGING else {}),
+        "sample": step.sample,
+        "forged": attempt.forged,
+        "guessable": attempt.is_guessable,
+        "failed": attempt.failed,
+        "status": record.status,
+        "metrics": record.metrics,
+        "duration_seconds": record.duration_seconds,
+        "error": record.error,
+    }

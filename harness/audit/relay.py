@@ -13,18 +13,26 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
 from harness.audit.attack import read_part
-from harness.audit.containers import count_containers
-from harness.audit.relay.attack import BEGINNING, RelayAttack, check_end, check_received, check_requests
-from harness.audit.relay.canary import open_canary
+from harness.audit.relay_attacks import (
+    BEGINNING,
+    RelayAttack,
+    check_end,
+    check_received,
+    check_requests,
+    open_canary,
+)
+from harness.audit.run import count_containers
 from harness.core.errors import SandboxError
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
+from harness.reports.console import cell, grid, open_console, print_heading, print_line, print_section, write
+from harness.reports.figures import count
 from harness.runs.progress import RunObserver
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend
@@ -152,7 +160,7 @@ async def _make_attack(ground: _Ground, attack: RelayAttack) -> RelayOutcome:
             await asyncio.wait([asking])
         open_requests = await canary.wait_until_idle(IDLE_SECONDS)
         received = await attacker.sandbox.read_file("received.bin")
-    paths = [str(Path(__file__).parents[3]), sys.prefix]
+    paths = [str(Path(__file__).parents[2]), sys.prefix]
     asked = sum(request.path.startswith(f"/{ATTACKER}/") for request in canary.received)
     broken = [
         *check_requests(canary.received, owner=ATTACKER, mark=mark, key=ground.key, model=MODEL),
@@ -282,3 +290,43 @@ class _Nowhere:
 
     def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
         """Drop an entry."""
+
+
+_GOOD, _BAD = "green", "bold red"
+
+
+def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:
+    """Print the outcome of each attack, each broken rule, and a conclusion."""
+    console = open_console(stream)
+    table = grid("attack", ">broken rules", ">let through", ">neighbour", ">memory", ">time")
+    for outcome in audit.outcomes:
+        table.add_row(
+            cell(outcome.attack),
+            cell(f"{len(outcome.broken):,}"),
+            cell(f"{outcome.requests:,}"),
+            cell(f"{outcome.neighbour_seconds:.2f} s"),
+            cell(f"{outcome.memory_mib:+.0f} MiB"),
+            cell(f"{outcome.seconds:.1f} s"),
+            style=_BAD if outcome.broken else "",
+        )
+    with console.capture() as capture:
+        print_heading(console, "relay - audit", bundled=False)
+        print_section(console, table)
+        console.print()
+        for outcome in audit.outcomes:
+            for sentence in outcome.broken:
+                print_line(console, f"{outcome.attack}: {sentence}", _BAD)
+        print_line(
+            console,
+            f"The slowest request of a neighbour took {audit.undisturbed_seconds:.2f} s without an attack.",
+        )
+        print_line(console, conclude(audit), _GOOD if audit.sound else _BAD)
+    write(capture.get(), stream)
+
+
+def conclude(audit: RelayAudit) -> str:
+    """Return the line that concludes an audit of the relay."""
+    broken = sum(bool(outcome.broken) for outcome in audit.outcomes)
+    attacks = count(len(audit.outcomes), "attack")
+    verdict = f"{broken} of {attacks} broke a rule" if broken else f"{attacks} broke no rule"
+    return f"{verdict}; {count(audit.containers_left, 'container')} left"

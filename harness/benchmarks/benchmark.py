@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.benchmarks.data.formats import Table
 from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.rows import Row, WatchedFields, describe, names_grading, require_sound
-from harness.benchmarks.data.source import Gather
-from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.source import Gather, SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram

@@ -14,7 +14,7 @@ from effort import THOROUGH
 import harness
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.multipl.forms import FORMS
+from harness.benchmarks.multipl import FORMS
 from harness.core.types import Status
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1200)]

@@ -18,7 +18,7 @@ from program_collections import cases
 
 from harness import Sandbox
 from harness.benchmarks.livecodebench.generation import PREAMBLE
-from harness.benchmarks.source import class_attributes, top_level_names
+from harness.benchmarks.programs import class_attributes, top_level_names
 from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.environments.python.programs import grade_program

@@ -371,7 +371,7 @@ OWN = "NAME = 'own'\nMETRIC = 'exact_match'\n"
 def test_program_that_ends_or_floods_us_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
 ) -> None:
-    monkeypatch.setattr("harness.benchmarks.custom.module.MAX_TASKS", 5)
+    monkeypatch.setattr("harness.benchmarks.custom.definition.MAX_TASKS", 5)
     path = tmp_path / "own.py"
     path.write_text(program)
     with pytest.raises((UsageError, DataError), match=said):

@@ -16,8 +16,7 @@ from case_checks import each_case
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.data.cache import write_cached_rows
 from harness.benchmarks.data.hub import HubDataset
-from harness.benchmarks.data.source import BUNDLED
-from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.source import BUNDLED, SplitFiles
 from harness.core.errors import DataError, UsageError
 
 WORDS = {"train": "train", "dev": "dev", "validation": "dev", "val": "dev", "test": "test"}

@@ -16,7 +16,7 @@ from case_checks import each_case
 from harness.benchmarks import definitions, load_benchmark
 from harness.benchmarks.data.rows import OnDisk
 from harness.benchmarks.livecodebench.generation import PREAMBLE
-from harness.benchmarks.livecodebench.releases import FILES, ReleaseFile, name_release
+from harness.benchmarks.livecodebench.problem import FILES, ReleaseFile, name_release
 from harness.benchmarks.options import parse_options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import DataSource, Status, Task, Verdict

@@ -8,8 +8,7 @@ from typing import Any
 
 from viewer_fixtures import read_page_texts
 
-from harness.benchmarks.agentbench.categories import categories
-from harness.benchmarks.agentbench.scores import scores
+from harness.benchmarks.agentbench.tasks import categories, scores
 from harness.benchmarks.benchmark import TaskResult
 from harness.benchmarks.category import Outcome
 from harness.core.types import DataSource, Status, Summary

@@ -7,16 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from harness.benchmarks.agentbench.categories import (
+from harness.benchmarks.agentbench.layout import read_layout
+from harness.benchmarks.agentbench.tasks import (
     WEB_BROWSING,
     AgentBenchOptions,
     categories,
     category_of,
     options_model,
+    play,
+    read,
+    scores_of,
+    status_metrics,
+    submit,
 )
-from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.scores import status_metrics
-from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.category import Category
 from harness.benchmarks.data.hub import HubDataset

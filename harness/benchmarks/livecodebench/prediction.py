@@ -16,18 +16,16 @@ from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.livecodebench.problem import (
     DIFFICULTIES,
+    EXECUTION_PROBLEMS,
+    ONLY_TEST,
+    TEST_OUTPUT_PROBLEMS,
     Filters,
     Problem,
     Test,
     contest_date,
+    describe_window,
     json_field,
     one_of,
-)
-from harness.benchmarks.livecodebench.releases import (
-    EXECUTION_PROBLEMS,
-    ONLY_TEST,
-    TEST_OUTPUT_PROBLEMS,
-    describe_window,
 )
 from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.benchmarks.replies import (

@@ -18,7 +18,7 @@ from pydantic import field_validator
 
 from harness.benchmarks.benchmark import CategoryFacts
 from harness.benchmarks.category import Category, CategoryFiles, CategoryOptions, solve_by_target
-from harness.benchmarks.data.formats import read_spreadsheet
+from harness.benchmarks.data.local import read_spreadsheet
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import NO_EFFECT, Options
 from harness.core.errors import unknown_name

@@ -94,7 +94,7 @@ async def prepare_servers(config: RunConfig, note: Callable[[str], None]) -> Ser
         return None
     if config.baseline:
         return ServerTools(tuple(config.mcp_servers), is_baseline=True)
-    from harness.models.relay.mcp_library import load_library
+    from harness.models.relay.mcp_server import load_library
 
     load_library()
     for server in config.mcp_servers:

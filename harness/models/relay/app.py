@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from harness.models.relay.errors import RelayError, encode_error
 from harness.models.relay.exchange import MAX_HEAD_BYTES, Answer, BodyBudget, read_headers, repeat_body
-from harness.models.relay.mcp_library import MAX_CALL_VALUES, MAX_MESSAGE_BYTES
+from harness.models.relay.mcp_server import MAX_CALL_VALUES, MAX_MESSAGE_BYTES
 from harness.models.relay.model_routes import API_OF_PATH, ModelRoutes
 
 if TYPE_CHECKING:

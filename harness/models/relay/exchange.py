@@ -12,11 +12,15 @@ from harness.core.inputs.json_text import MAX_DEPTH, ValueCounter, require_shall
 from harness.models.endpoint import Api
 from harness.models.messages import Generation, ToolSchema
 from harness.models.raw_conversation import RawRequest, read_conversation
-from harness.models.relay.chat_rules import rewrite_completion
 from harness.models.relay.errors import RelayError
-from harness.models.relay.messages_rules import rewrite_messages
-from harness.models.relay.responses_rules import rewrite_response
-from harness.models.relay.rules import Notes, name_tool, refuse_stored_state
+from harness.models.relay.rules import (
+    Notes,
+    name_tool,
+    refuse_stored_state,
+    rewrite_completion,
+    rewrite_messages,
+    rewrite_response,
+)
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send

@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import UsageError, describe_installation
-from harness.models.relay.mcp_library import load_library
-from harness.models.relay.mcp_server import EnvironmentTools
+from harness.models.relay.mcp_server import EnvironmentTools, load_library
 from harness.models.relay.mcp_streams import MessageWriter, open_message_streams
 
 if TYPE_CHECKING:

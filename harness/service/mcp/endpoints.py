@@ -17,7 +17,7 @@ from starlette.routing import Route
 from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.core.version import __version__
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, keep_open, load_library
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES, keep_open, load_library
 from harness.service.access import require_own_origin
 from harness.service.errors import (
     DrainingError,

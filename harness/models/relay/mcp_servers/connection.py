@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.text import escape_terminal, shorten
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, keep_open
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, keep_open
 from harness.models.relay.mcp_servers.host_process import HostProcess, open_host_process
 from harness.models.relay.mcp_servers.sandbox_process import SandboxProcess, ServerPlace, open_sandbox_process
 from harness.models.relay.mcp_servers.settings import WORKDIR, McpServer, expand_url, expand_values

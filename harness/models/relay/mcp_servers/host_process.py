@@ -12,7 +12,7 @@ import httpx2
 
 from harness.core.inputs.json_text import ValueCounter
 from harness.core.shield import complete
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES
 from harness.sandbox.host_programs.program import HostProgram, ProgramEnd, open_program
 
 # The variables that a program gets without naming them. No key of a model is among them.

@@ -18,7 +18,7 @@ from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import RunProgress, Stage
 from harness.runs.records import to_json
 from harness.runs.store import RunStore
-from harness.service.workers.ray_workers import WorkReply
+from harness.service.workers import WorkReply
 
 
 class StubNode:

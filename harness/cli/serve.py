@@ -178,7 +178,7 @@ async def _serve(
     from dataclasses import replace
 
     from harness.core.errors import UsageError
-    from harness.service.logs import log_as_json
+    from harness.service.metrics import log_as_json
     from harness.service.server import run_service
 
     with log_as_json(verbosity, secret=token):

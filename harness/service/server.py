@@ -37,19 +37,19 @@ def list_operations() -> list[OperationRoute]:
     from harness.service import metrics
     from harness.service.sandboxes import endpoints as sandboxes
     from harness.service.sandboxes import snapshots
-    from harness.service.verdicts import benchmark_list, grade, rewards, run_code
+    from harness.service.verdicts import grade, rewards, run_code
 
-    files = (benchmark_list, grade, rewards, run_code, sandboxes, snapshots, metrics)
+    files = (grade, rewards, run_code, sandboxes, snapshots, metrics)
     return [cast("OperationRoute", each) for file in files for each in file.router.routes]
 
 
 @contextlib.asynccontextmanager
 async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
     """Yield the routes that are not operations: WebSockets and the Model Context Protocol."""
-    from harness.service.mcp.endpoints import open_mcp_endpoints
-    from harness.service.openenv import endpoint as openenv
+    from harness.service import openenv
+    from harness.service.mcp import open_mcp_endpoints
     from harness.service.sandboxes import terminal
-    from harness.service.web_sockets import make_socket_route
+    from harness.service.sandboxes.terminal import make_socket_route
 
     async with open_mcp_endpoints(service) as mcp:
         yield [
@@ -83,8 +83,7 @@ async def run_service(
         ImageMissingError: if an image was not built. `harness setup` builds it.
     """
     try:
-        from harness.service.app import make_service_app
-        from harness.service.openapi import describe
+        from harness.service.app import describe, make_service_app
         from harness.service.server import serve
         from harness.service.service import open_service
 

@@ -23,8 +23,7 @@ from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
-from harness.service.workers.base import LocalWorkers, Workers, make_host
-from harness.service.workers.ray_workers import open_ray_workers
+from harness.service.workers import LocalWorkers, Workers, make_host, open_ray_workers
 
 _LOGGER = get_logger(__name__)
 

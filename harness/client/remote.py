@@ -22,12 +22,12 @@ from harness.client.grader import (
     MAX_REQUEST_SECONDS,
     SAMPLE_SECONDS,
     BatchGrader,
+    SpreadGrading,
     describe_target,
     grade_sample,
     open_batch_grader,
 )
 from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
-from harness.client.spread import SpreadGrading
 from harness.core.errors import UsageError, quote_value, unknown_name
 from harness.core.portal import SyncFace, hold_face
 from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict

@@ -23,7 +23,7 @@ from harness.environments.base import Environment
 from harness.environments.repository.environment import RepositoryEnvironment, solve
 from harness.environments.repository.grader import RESOLVED, RESOLVED_STRICT
 from harness.environments.repository.logs import END, PARSERS, START
-from harness.environments.repository.target import RepositorySetup, RepositoryTests
+from harness.environments.repository.machine import RepositorySetup, RepositoryTests
 from harness.environments.repository.trial import TESTS_SECONDS
 
 AGENT_SECONDS = 1800.0

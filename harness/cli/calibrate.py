@@ -34,7 +34,7 @@ def calibrate(
 
     from harness.cli.carry_out import OutputOptions, make_run
     from harness.cli.lint import require_task_folders
-    from harness.reports.sealed import print_levels
+    from harness.reports.table import print_levels
     from harness.runs.config import load_config
 
     require_task_folders(folder, "calibrate")

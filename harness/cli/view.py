@@ -94,7 +94,7 @@ async def _serve(served: ASGIApp, access: Access, port: int, *, open_browser: bo
     import asyncio
 
     from harness.models.relay.serving import listen_on_loopback
-    from harness.reports.viewer.browser import open_page, write_redirect
+    from harness.reports.viewer.export import open_page, write_redirect
 
     async with listen_on_loopback(served, port=port) as origin:
         typer.echo(access.describe_url(origin))

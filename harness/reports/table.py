@@ -39,6 +39,7 @@ from harness.reports.figures import (
 )
 from harness.reports.recorded_attempts import list_objects
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.reports.run_folder import read_attempts
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.run_names import count_statuses
@@ -313,3 +314,18 @@ def _name(record: AttemptRecord) -> str:
 
 def _style(status: Status) -> str:
     return _STYLES.get(status, _OTHER_STYLE)
+
+
+_UNPROVEN = "unproven"
+
+
+def print_levels(folder: Path, *, stream: TextIO) -> bool:
+    """Print a line for each task of a run, and return whether every task has a level."""
+    is_proven = True
+    for record in read_attempts(folder):
+        level = str(record.metrics.get("seal", _UNPROVEN))
+        is_proven = is_proven and level != _UNPROVEN
+        reason = record.metrics.get("seal_reason", record.error or record.status.value)
+        label = ", same_process" if record.metrics.get("same_process") else ""
+        print(escape_terminal(f"{record.task_id}: {level}{label}, {reason}", 500), file=stream)
+    return is_proven

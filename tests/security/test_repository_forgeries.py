@@ -18,8 +18,7 @@ from harness.benchmarks.swebench import read
 from harness.core.types import Status
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.repository.grader import judge_patch
-from harness.environments.repository.machine import find_image
-from harness.environments.repository.target import RepositoryTests
+from harness.environments.repository.machine import RepositoryTests, find_image
 from harness.environments.repository.trial import Trial
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.backends.docker.backend import DockerBackend

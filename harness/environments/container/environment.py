@@ -17,7 +17,6 @@ from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules
-from harness.environments.container.allowed_hosts import read_allowed_hosts
 from harness.environments.container.compose import read_services
 from harness.environments.container.images import choose_limits, find_main_image, find_services
 from harness.environments.container.machine import (
@@ -26,7 +25,7 @@ from harness.environments.container.machine import (
     describe_failure,
     open_machine,
 )
-from harness.environments.container.proxy import give_proxy
+from harness.environments.container.proxy import give_proxy, read_allowed_hosts
 from harness.environments.container.seal import Level
 from harness.environments.container.services import Group, Services, open_group
 from harness.environments.container.target import TaskFolderSetup

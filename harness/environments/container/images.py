@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from harness.core.errors import DataError, UsageError, describe_requirement
 from harness.core.logger import get_logger
 from harness.environments.base import EnvironmentContext, MachineRules
-from harness.environments.container.allowed_hosts import AllowedHosts
 from harness.environments.container.compose import Build, Compose, Service, find_inside
+from harness.environments.container.proxy import AllowedHosts
 from harness.environments.container.services import Services
 from harness.environments.container.task_folder import COMPOSE, DOCKERFILE, ENVIRONMENT, TaskFolder
 from harness.environments.container.task_toml import MAIN, EnvironmentTable

@@ -15,6 +15,7 @@ from harness.environments.container.machine import Machine
 from harness.environments.os.file_copies import Snapshot, bring_files, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.machine import (
+    RepositorySetup,
     apply_patch,
     bring_changes,
     find_image,
@@ -23,7 +24,6 @@ from harness.environments.repository.machine import (
     open_prepared,
     take_patch,
 )
-from harness.environments.repository.target import RepositorySetup
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 

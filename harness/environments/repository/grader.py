@@ -16,13 +16,13 @@ from harness.environments.repository.environment import RepositoryEnvironment
 from harness.environments.repository.logs import END, START, RepairCounts
 from harness.environments.repository.machine import (
     Moment,
+    RepositoryTests,
     apply_patch,
     list_changed,
     note_moment,
     steers_tests,
     take_patch,
 )
-from harness.environments.repository.target import RepositoryTests
 from harness.environments.repository.trial import Trial, list_patched, open_trial, run_script
 
 # The most runs of the tests for one patch: as it is, without its changes of the tests, with the controls, and

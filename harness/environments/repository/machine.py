@@ -1,6 +1,7 @@
 """The machine of a repository: its image, its history without a future, and patches into it and out of it.
 
-No program of an agent has run in a machine when these functions use git there.
+No program of an agent has run in a machine when these functions use git there. The set-up of a machine and
+the tests of a repository are plain data.
 """
 
 from __future__ import annotations
@@ -27,10 +28,38 @@ from harness.environments.container.scene import Change, Scene
 from harness.environments.container.seal import find_reason
 from harness.environments.container.task_folder import DOCKERFILE
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.environments.repository.target import RepositorySetup
 from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.results import ExecResult
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySetup:
+    """The machine of a repository, as the setup of a task."""
+
+    # The image that has the repository at its commit.
+    image: str
+    # The text of the Dockerfile that makes the image, None for a published image.
+    dockerfile: str | None = None
+    folder: str = "/testbed"
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryTests:
+    """The tests that judge a patch, as the target of a reference."""
+
+    setup: RepositorySetup
+    # The patch of the solution, and the patch that brings the hidden tests.
+    gold: str
+    test_patch: str
+    # The script that brings the tests, runs them, and prints their log between two markers.
+    script: str
+    # The name of the form of the log (`logs.PARSERS`).
+    parser: str
+    # The ids of tests that a solution repairs, and of those that it must not break.
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
+
 
 BUILD_SECONDS = 3600.0
 GIT_SECONDS = 300.0

@@ -31,15 +31,15 @@ from harness.reports.figures import (
     percent,
 )
 from harness.reports.html import RunCharts
-from harness.reports.run_folder import read_run
-from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
-from harness.reports.run_values import (
+from harness.reports.page_values import (
     describe_category,
     describe_fact,
     describe_record,
     describe_result,
     flatten,
 )
+from harness.reports.run_folder import read_run
+from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
 from harness.reports.stored_summary import read_stored_summary
 from harness.reports.viewer.attempt_query import (
     count_categories,

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from harness.core.logger import get_logger
 from harness.core.text import escape_terminal
 from harness.models.codecs import (
-    OPTIONAL_PARAMETERS,
+    CODECS,
     Dialect,
     decode_reply,
     encode_request,
@@ -421,7 +421,7 @@ class ModelClient:
 
         Return None if the error names no part that a request can do without.
         """
-        optional = body.keys() & OPTIONAL_PARAMETERS[self.endpoint.api]
+        optional = body.keys() & CODECS[self.endpoint.api].OPTIONAL_PARAMETERS
         refused = find_refused_parameter(error.body, str(error), optional)
         if refused is not None:
             self._dialect = self._dialect.refuse(refused, request)

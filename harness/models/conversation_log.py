@@ -7,7 +7,6 @@ from typing import Any
 
 from harness.core.types import Transcript
 from harness.models.messages import Message, ModelReply, ModelRequest, Usage
-from harness.models.raw_conversation import drop_reasoning
 from harness.models.settings import describe_message, describe_reply, describe_tool
 
 
@@ -61,7 +60,7 @@ class ConversationLog:
     def drop_last_reasoning(self) -> None:
         """Expect the last reply without its reasoning in the next request, as programs send it back."""
         *before, last = self._last
-        self._last = (*before, drop_reasoning(last))
+        self._last = (*before, _drop_reasoning(last))
 
     def _note_truncation(self, usage: Usage, *, has_grown: bool) -> bool:
         """Note a server that cuts the context silently: its input tokens shrink while the messages grow.
@@ -75,3 +74,8 @@ class ConversationLog:
         text = f"the server cut the context: {now} input tokens after {before}, although it grew"
         self._transcript.write({"kind": "context", "text": text})
         return True
+
+
+def _drop_reasoning(message: Message) -> Message:
+    """Return a message as a later request repeats it, because few clients send the reasoning back."""
+    return Message(message.role, message.text, message.tool_calls, message.tool_call_id)

@@ -127,8 +127,7 @@ def _probe_model(
     import json
 
     from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.models.findings import describe_facts
-    from harness.models.probe import probe_model
+    from harness.models.probe import describe_facts, probe_model
     from harness.models.settings import choose_endpoint
     from harness.reports.console import show_waiting
     from harness.runs.config import read_endpoints

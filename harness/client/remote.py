@@ -47,8 +47,6 @@ from harness.sandbox.limits import Limits
 from harness.sandbox.snapshots import open_together, require_count
 
 if TYPE_CHECKING:
-    from harness.api import RunAgent, RunResult
-    from harness.runs.progress import RunObserver
     from harness.runs.settings.keywords import RunOptions
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
 from harness.core.text import escape_text, shorten
-from harness.environments.container.artifacts import FoundArtifact, find_artifacts
+from harness.environments.container.changes import FoundArtifact, find_artifacts
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
 from harness.runs.attempt_parts import AttemptPart, Try

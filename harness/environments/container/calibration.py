@@ -24,7 +24,6 @@ from harness.core.text import shorten
 from harness.core.types import Task, Verdict
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container import (
-    artifacts,
     changes,
     compose,
     environment,
@@ -65,7 +64,7 @@ _COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__"
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
 _DECIDING = (
-    *(artifacts, changes, compose, environment, grader, grading_tools, images, machine, reward, scene),
+    *(changes, compose, environment, grader, grading_tools, images, machine, reward, scene),
     *(seal, proxied, services, steps, verifier, verifier_machine),
 )
 LOCK_SECONDS = 0.2

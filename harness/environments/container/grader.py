@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.container.artifacts import list_artifacts
-from harness.environments.container.changes import Carried, carry_changes, list_changes
+from harness.environments.container.changes import Carried, carry_changes, list_artifacts, list_changes
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.run import run_proxied
 from harness.environments.container.reward import PASS_AT, REWARD

@@ -21,6 +21,15 @@ from harness.core.types import Submission, Task
 from harness.environments.db.environment import DatabaseSetup
 from harness.environments.kg.environment import KnowledgeSetup
 
+# The comment mark of header lines, by the suffix of the file.
+COMMENTS = {".py": "#", ".sh": "#", ".sql": "--", ".yaml": ""}
+# The loader that is written in C needs a tenth of the time. Not every build of PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INCLUDE = re.compile(r"^([ \t]*)# include: (\S+)$", re.MULTILINE)
+_NEXT = re.compile(r"^(?:#|--) next (?:sample|call)$", re.MULTILINE)
+# Short enough for a question in a game, with some words around it.
+STATEMENT_CHARACTERS = 280
+
 
 class Kind(StrEnum):
     """The classes of attacks, by their method."""
@@ -80,13 +89,6 @@ class Attack(Named, Protocol):
 
 ATTACKS = Path(__file__).with_name("attacks")
 PARTS = ATTACKS / "parts"
-# The comment mark of header lines, by the suffix of the file.
-COMMENTS = {".py": "#", ".sh": "#", ".sql": "--", ".yaml": ""}
-
-# The loader that is written in C needs a tenth of the time. Not every build of PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INCLUDE = re.compile(r"^([ \t]*)# include: (\S+)$", re.MULTILINE)
-_NEXT = re.compile(r"^(?:#|--) next (?:sample|call)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +202,6 @@ def _split_header(path: Path, content: str, mark: str) -> tuple[str, str]:
                 line=number,
             )
     return "\n".join(line.removeprefix(mark).removeprefix(" ") for line in lines), text
-
-
-# Short enough for a question in a game, with some words around it.
-STATEMENT_CHARACTERS = 280
 
 
 def fill_from_task(template: str, task: Task) -> str:

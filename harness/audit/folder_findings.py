@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 # The label of tasks whose tests let the agent's code act in their own machine.
 SAME_PROCESS = "same_process"
+_SEALED, _ELSEWHERE, _NOWHERE = "#", "o", "."
+_LEGEND = f"{_SEALED} forged at the task's level, {_ELSEWHERE} forged at another one, {_NOWHERE} not forged"
+# The attacks have letters, because a column for each name would be too wide.
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 @dataclass(slots=True)
@@ -124,12 +128,6 @@ def describe_folders(attempts: Iterable[AuditedAttempt], levels: Sequence[Level 
             for attack in attacks
         },
     }
-
-
-_SEALED, _ELSEWHERE, _NOWHERE = "#", "o", "."
-_LEGEND = f"{_SEALED} forged at the task's level, {_ELSEWHERE} forged at another one, {_NOWHERE} not forged"
-# The attacks have letters, because a column for each name would be too wide.
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:

@@ -68,6 +68,17 @@ _NOT_WORK = re.compile(r"/(?:tests|logs|solution|proc|sys|dev|bin|sbin|lib\w*|us
 # Data, which no program runs.
 _DATA = re.compile(r"\.(?:\w{1,5})$")
 _ANSWERS = ("expected", "answer", "golden", "reference", "solution", "truth")
+PRELUDE, FORGERY = "forging/prelude.sh", "forging/forge.sh"
+# The kind of a program without a suffix, and of one whose name is the kind.
+PROGRAM, MAKEFILE = "program", "Makefile"
+SCRIPT_SECONDS = 120
+_END = "END_OF_A_FORGERY"
+# The level where others grade: the tests run where the agent has acted.
+AS_USUAL: Level = "live"
+# The level that the reference of a task proves.
+OWN = "own"
+# The metric of a reference: the programs that it has written.
+PROGRAMS = "written_programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +183,6 @@ def _list_links(paths: Iterable[str], names: Sequence[str]) -> Iterator[tuple[st
             yield path, f"/{TESTS}/{(same or like)[0]}"
 
 
-PRELUDE, FORGERY = "forging/prelude.sh", "forging/forge.sh"
-# The kind of a program without a suffix, and of one whose name is the kind.
-PROGRAM, MAKEFILE = "program", "Makefile"
-SCRIPT_SECONDS = 120
-_END = "END_OF_A_FORGERY"
-
-
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
 class ForgingAttack:
     """An attack by an agent that leaves something which earns the reward when the tests run.
@@ -270,14 +274,6 @@ def _read_text(file: AttackFile) -> Mapping[str, Any]:
             return {"programs": {"py": include_parts(file.text)}}
         case _:
             return {}
-
-
-# The level where others grade: the tests run where the agent has acted.
-AS_USUAL: Level = "live"
-# The level that the reference of a task proves.
-OWN = "own"
-# The metric of a reference: the programs that it has written.
-PROGRAMS = "written_programs"
 
 
 class ForgingSuite(Suite):

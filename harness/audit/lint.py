@@ -46,6 +46,7 @@ MOST_IMAGE_BYTES = 4 << 30
 # The share of a limit that should be left on a slower machine.
 _HALF = 0.5
 _SHOWN = 300
+_VARIABLE = re.compile(r"needs the variable (\w+)")
 
 
 class Linter(ForgingSuite):
@@ -167,9 +168,6 @@ def _judge_references(
         if taken > limit * _HALF:
             hint = "raise timeout_sec, because other machines are slower"
             yield find("wall time", Severity.WARNING, f"{what} took {taken:.0f} s of {limit:g} s", hint)
-
-
-_VARIABLE = re.compile(r"needs the variable (\w+)")
 
 
 @dataclass(frozen=True, slots=True)

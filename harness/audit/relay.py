@@ -61,6 +61,7 @@ for _ in range(int(os.environ["NEIGHBOUR_REQUESTS"])):
     done += status_of(answer) == 200 and b"ready" in answer
 print(json.dumps({"done": done, "slowest": slowest}))
 """
+_GOOD, _BAD = "green", "bold red"
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +291,6 @@ class _Nowhere:
 
     def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
         """Drop an entry."""
-
-
-_GOOD, _BAD = "green", "bold red"
 
 
 def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:

@@ -36,6 +36,21 @@ from harness.core.text import shorten
 
 # Each program begins with this part.
 BEGINNING = "relay_client.py"
+# Attacks write this word into everything that the relay withholds.
+FORBIDDEN = "forbidden"
+# The resources of the server that a program may reach, and the methods.
+PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages"})
+# The types of tools that the program itself runs. Sources: the references of the three APIs.
+OWN_TOOLS = re.compile(r"function|custom|local_shell|apply_patch|(bash|text_editor|memory)_20\d{6}")
+# Texts that show a part of the host to the sandbox.
+HOST_TEXTS = (b"Traceback (most recent call last)", b"site-packages", b"harness/models/relay", b"uvicorn")
+_SHOWN = 200
+MAX_BODY_BYTES = 128 << 20
+_PIECE = "word " * 800
+_ORDER = re.compile(
+    r"(?P<order>write: (?P<size>\d+)|endless head|endless|stall|garbage|break off|error: (?P<status>\d+)"
+    r"|redirect|echo headers|no usage|gzip)"
+)
 
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -62,17 +77,6 @@ def list_relay_attacks() -> tuple[RelayAttack, ...]:
         return RelayAttack(**header, program=f"{beginning}\n\n{include_parts(file.text)}\n")
 
     return read_class(Kind.RELAY, build)
-
-
-# Attacks write this word into everything that the relay withholds.
-FORBIDDEN = "forbidden"
-# The resources of the server that a program may reach, and the methods.
-PATHS = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/messages"})
-# The types of tools that the program itself runs. Sources: the references of the three APIs.
-OWN_TOOLS = re.compile(r"function|custom|local_shell|apply_patch|(bash|text_editor|memory)_20\d{6}")
-# Texts that show a part of the host to the sandbox.
-HOST_TEXTS = (b"Traceback (most recent call last)", b"site-packages", b"harness/models/relay", b"uvicorn")
-_SHOWN = 200
 
 
 def check_requests(
@@ -171,13 +175,6 @@ def check_received(received: bytes, *, secrets: Sequence[str], host_paths: Seque
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-MAX_BODY_BYTES = 128 << 20
-_PIECE = "word " * 800
-_ORDER = re.compile(
-    r"(?P<order>write: (?P<size>\d+)|endless head|endless|stall|garbage|break off|error: (?P<status>\d+)"
-    r"|redirect|echo headers|no usage|gzip)"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,16 @@ ORDER = (
 README = "README.md"
 # The target of programs that are run once for each input. The tests call no function in them.
 RUN = "StdinTests"
+# The agents' names in manifests.
+ATTACKER, CONTROLS = "cheats", "controls"
+# The names of the steps that are not attacks.
+ORACLE, NULL, CONSTANT = "oracle", "null", "constant"
+# Attacks return True because it satisfies a plain assert. A test may expect just that, so a task that this
+# program solves cannot show whether an attack forged its verdict.
+_CONSTANT = ProgramAttack(
+    CONSTANT, Kind.LYING, "Returns True from every function.", ("serve(lambda *args, **kwargs: True)",)
+)
+_JUDGES_PROGRAMS = frozenset({"ProgramTests", "CallTests", "StdinTests"})
 
 
 @functools.cache
@@ -177,18 +187,6 @@ def _build_attack(file: AttackFile) -> Attack:
             return ToolAttack(**header)
         case _:
             return AnswerAttack(**header)
-
-
-# The agents' names in manifests.
-ATTACKER, CONTROLS = "cheats", "controls"
-# The names of the steps that are not attacks.
-ORACLE, NULL, CONSTANT = "oracle", "null", "constant"
-# Attacks return True because it satisfies a plain assert. A test may expect just that, so a task that this
-# program solves cannot show whether an attack forged its verdict.
-_CONSTANT = ProgramAttack(
-    CONSTANT, Kind.LYING, "Returns True from every function.", ("serve(lambda *args, **kwargs: True)",)
-)
-_JUDGES_PROGRAMS = frozenset({"ProgramTests", "CallTests", "StdinTests"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,17 @@ PROMPT = (
 )
 # The number of examples of each subject in the published prompts.
 SHOTS = 5
+_PLAIN = define(
+    "mmlu-pro",
+    "choose one of up to ten options, in fourteen subjects",
+    prompt=PROMPT,
+    model=ChoiceOptions,
+    tasks=12_032,
+    licence="MIT",
+    hub=HubDataset("TIGER-Lab/MMLU-Pro", "default", "test"),
+    bundled="mmlu-pro.jsonl",
+    splits={"dev": Split(HubDataset("TIGER-Lab/MMLU-Pro", "default", "validation"), 70)},
+)
 
 
 class MMLUOptions(ChoiceOptions):
@@ -71,15 +82,4 @@ def _read(
     return replace(task, prompt=head + "\n\n".join([*shown, mark + rest])), reference
 
 
-_PLAIN = define(
-    "mmlu-pro",
-    "choose one of up to ten options, in fourteen subjects",
-    prompt=PROMPT,
-    model=ChoiceOptions,
-    tasks=12_032,
-    licence="MIT",
-    hub=HubDataset("TIGER-Lab/MMLU-Pro", "default", "test"),
-    bundled="mmlu-pro.jsonl",
-    splits={"dev": Split(HubDataset("TIGER-Lab/MMLU-Pro", "default", "validation"), 70)},
-)
 BENCHMARKS = (replace(_PLAIN, configure=partial(configure, plain=_PLAIN), options=MMLUOptions),)

@@ -24,118 +24,7 @@ from harness.environments.python.printed_values import PrintedValues
 
 MARK = "=>"
 """The start of a line with a value. Other lines are a program's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How the tests of a language are written, and how the two programs are put together."""
-
-    # The language of programs.
-    language: str
-    # The texts around a call and an expected expression, in their order. `|` is where the call begins.
-    opening: str
-    middles: tuple[str, ...]
-    endings: tuple[str, ...]
-    # A line that prints a value, with VALUE for an expression.
-    line: str
-    # The texts before and after the lines.
-    before: str
-    after: str
-    # Ends the published prompt as a function that no test calls.
-    stub: str
-    stop: tuple[str, ...]
-    # Closes a completion that upstream's stop tokens cut off.
-    close: str = ""
-    # The end of the prompt's head, and a pattern that every whole program has, with its replacement.
-    head: tuple[str, str, str] | None = None
-    # The end of a whole program that the lines take the place of.
-    tail: str = ""
-    # Has the program of expressions compile the calls too, so that it fails if their results cannot be shown.
-    never: str = ""
-    # Whether an expected expression has the type of the call, which the program of expressions must know.
-    typed: bool = False
-
-    def split(self, entry: str, tests: str) -> list[tuple[str, str]]:
-        """Return the call and the expected expression of each test. Raises ValueError for other tests."""
-        before, _, call = self.opening.partition("|")
-        if self.language == "ruby":
-            found = [(call, expected) for expected, call in _RUBY_TEST.findall(tests)]
-        else:
-            opening = before + call.replace("NAME", entry)
-            places = [match.start() for match in re.finditer(f"^{re.escape(opening)}", tests, re.MULTILINE)]
-            found = [self._read_test(tests, place + len(before), place + len(opening)) for place in places]
-        count = tests.count(f"\n{before}")
-        if not found or len(found) != count:
-            raise ValueError(f"{len(found)} of {count} tests compare a call with an expression")
-        return found
-
-    def _read_test(self, tests: str, start: int, after_bracket: int) -> tuple[str, str]:
-        end = _find_end(tests, after_bracket)
-        for middle, ending in zip(self.middles, self.endings, strict=True):
-            if tests.startswith(middle, end) and (close := tests.find(f"{ending}\n", end)) >= 0:
-                return tests[start:end], tests[end + len(middle) : close]
-        raise ValueError(f"this test does not compare a call: {tests[start : end + 40]!r}")
-
-    def print_calls(self, entry: str, pairs: list[tuple[str, str]]) -> str:
-        """Return the end of a program that prints the results of the calls."""
-        quotes = '"' if self.language == "bash" else ""
-        return self._print(entry, [f"{quotes}{call}{quotes}" for call, _ in pairs])
-
-    def print_expected(self, prompt: str, entry: str, pairs: list[tuple[str, str]]) -> str:
-        """Return the program that prints the expected values."""
-        values = [
-            f"if std::env::args().count() > 0 {{ {value} }} else {{ {call} }}" if self.typed else value
-            for call, value in pairs
-        ]
-        program = f"{self.open(prompt + self.stub + self.close)}\n{self._print(entry, values)}"
-        if not self.never:
-            return program
-        lines = "".join(f"{self.line.replace('VALUE', call)}\n" for call, _ in pairs)
-        return program.removesuffix(self.after) + self.never.replace("LINES", lines) + self.after
-
-    def _print(self, entry: str, values: list[str]) -> str:
-        lines = "".join(f"{self.line.replace('VALUE', value)}\n" for value in values)
-        return self.before.replace("NAME", entry) + lines + self.after
-
-    def open(self, program: str) -> str:
-        """Return a program that the lines with calls can follow."""
-        if self.head is not None:
-            program = re.sub(self.head[1], self.head[2], program, count=1)
-        return program.rstrip().removesuffix(self.tail) if self.tail else program
-
-    def give_head(self, prompt: str, program: str) -> str:
-        """Return a program with the imports of the prompt, if it is a function alone."""
-        if self.head is None or re.search(self.head[1], program) is not None:
-            return program
-        return prompt[: prompt.index(self.head[0]) + len(self.head[0])] + program + self.tail
-
-    def complete(self, prompt: str, completion: str) -> str:
-        """Return the program of a completion, which ends at the first stop token, as upstream has it."""
-        ends = [place for token in self.stop if (place := completion.find(token)) >= 0]
-        return prompt + completion[: min(ends, default=len(completion))] + self.close
-
-
 _RUBY_TEST = re.compile(r"^    assert_equal\((.*?), (candidate\.call\(.*?\))\)$", re.MULTILINE | re.DOTALL)
-
-
-def _find_end(text: str, start: int) -> int:
-    """Return the place after the bracket that closes the one before `start`. Texts are skipped."""
-    depth, place = 1, start
-    while depth and place < len(text):
-        if text[place] == '"':
-            place = _skip_text(text, place + 1)
-        elif text[place] in "()":
-            depth += 1 if text[place] == "(" else -1
-        place += 1
-    return place
-
-
-def _skip_text(text: str, place: int) -> int:
-    while place < len(text) and text[place] != '"':
-        place += 2 if text[place] == "\\" else 1
-    return place
-
-
 _CPP_SHOW = r"""
 #include <bits/stdc++.h>
 struct Shown_ {
@@ -228,6 +117,128 @@ _SCRIPT_SHOW = r"""
 const show_ = (value%s) => JSON.stringify(value, (_key%s, each%s) =>
   each === undefined ? null : typeof each === 'number' && !Number.isFinite(each) ? String(each) : each);
 """
+# The function that the tests call.
+_ENTRY = re.compile(
+    r"candidate :?= (?:method\(:)?(\w+)|return (\w+)\(\.\.\."
+    r"|^    (\w+) \"\$@\"|^    assert\((?!candidate\()(\w+)\(",
+    re.MULTILINE,
+)
+# Published for each language: tasks whose Python has no counterpart there are left out upstream.
+_TASKS: Mapping[Name, int] = {
+    **dict.fromkeys(("cpp", "js", "php", "rb"), 161),
+    "go": 154,
+    "java": 158,
+    "rs": 156,
+    "sh": 158,
+    "ts": 159,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the tests of a language are written, and how the two programs are put together."""
+
+    # The language of programs.
+    language: str
+    # The texts around a call and an expected expression, in their order. `|` is where the call begins.
+    opening: str
+    middles: tuple[str, ...]
+    endings: tuple[str, ...]
+    # A line that prints a value, with VALUE for an expression.
+    line: str
+    # The texts before and after the lines.
+    before: str
+    after: str
+    # Ends the published prompt as a function that no test calls.
+    stub: str
+    stop: tuple[str, ...]
+    # Closes a completion that upstream's stop tokens cut off.
+    close: str = ""
+    # The end of the prompt's head, and a pattern that every whole program has, with its replacement.
+    head: tuple[str, str, str] | None = None
+    # The end of a whole program that the lines take the place of.
+    tail: str = ""
+    # Has the program of expressions compile the calls too, so that it fails if their results cannot be shown.
+    never: str = ""
+    # Whether an expected expression has the type of the call, which the program of expressions must know.
+    typed: bool = False
+
+    def split(self, entry: str, tests: str) -> list[tuple[str, str]]:
+        """Return the call and the expected expression of each test. Raises ValueError for other tests."""
+        before, _, call = self.opening.partition("|")
+        if self.language == "ruby":
+            found = [(call, expected) for expected, call in _RUBY_TEST.findall(tests)]
+        else:
+            opening = before + call.replace("NAME", entry)
+            places = [match.start() for match in re.finditer(f"^{re.escape(opening)}", tests, re.MULTILINE)]
+            found = [self._read_test(tests, place + len(before), place + len(opening)) for place in places]
+        count = tests.count(f"\n{before}")
+        if not found or len(found) != count:
+            raise ValueError(f"{len(found)} of {count} tests compare a call with an expression")
+        return found
+
+    def _read_test(self, tests: str, start: int, after_bracket: int) -> tuple[str, str]:
+        end = _find_end(tests, after_bracket)
+        for middle, ending in zip(self.middles, self.endings, strict=True):
+            if tests.startswith(middle, end) and (close := tests.find(f"{ending}\n", end)) >= 0:
+                return tests[start:end], tests[end + len(middle) : close]
+        raise ValueError(f"this test does not compare a call: {tests[start : end + 40]!r}")
+
+    def print_calls(self, entry: str, pairs: list[tuple[str, str]]) -> str:
+        """Return the end of a program that prints the results of the calls."""
+        quotes = '"' if self.language == "bash" else ""
+        return self._print(entry, [f"{quotes}{call}{quotes}" for call, _ in pairs])
+
+    def print_expected(self, prompt: str, entry: str, pairs: list[tuple[str, str]]) -> str:
+        """Return the program that prints the expected values."""
+        values = [
+            f"if std::env::args().count() > 0 {{ {value} }} else {{ {call} }}" if self.typed else value
+            for call, value in pairs
+        ]
+        program = f"{self.open(prompt + self.stub + self.close)}\n{self._print(entry, values)}"
+        if not self.never:
+            return program
+        lines = "".join(f"{self.line.replace('VALUE', call)}\n" for call, _ in pairs)
+        return program.removesuffix(self.after) + self.never.replace("LINES", lines) + self.after
+
+    def _print(self, entry: str, values: list[str]) -> str:
+        lines = "".join(f"{self.line.replace('VALUE', value)}\n" for value in values)
+        return self.before.replace("NAME", entry) + lines + self.after
+
+    def open(self, program: str) -> str:
+        """Return a program that the lines with calls can follow."""
+        if self.head is not None:
+            program = re.sub(self.head[1], self.head[2], program, count=1)
+        return program.rstrip().removesuffix(self.tail) if self.tail else program
+
+    def give_head(self, prompt: str, program: str) -> str:
+        """Return a program with the imports of the prompt, if it is a function alone."""
+        if self.head is None or re.search(self.head[1], program) is not None:
+            return program
+        return prompt[: prompt.index(self.head[0]) + len(self.head[0])] + program + self.tail
+
+    def complete(self, prompt: str, completion: str) -> str:
+        """Return the program of a completion, which ends at the first stop token, as upstream has it."""
+        ends = [place for token in self.stop if (place := completion.find(token)) >= 0]
+        return prompt + completion[: min(ends, default=len(completion))] + self.close
+
+
+def _find_end(text: str, start: int) -> int:
+    """Return the place after the bracket that closes the one before `start`. Texts are skipped."""
+    depth, place = 1, start
+    while depth and place < len(text):
+        if text[place] == '"':
+            place = _skip_text(text, place + 1)
+        elif text[place] in "()":
+            depth += 1 if text[place] == "(" else -1
+        place += 1
+    return place
+
+
+def _skip_text(text: str, place: int) -> int:
+    while place < len(text) and text[place] != '"':
+        place += 2 if text[place] == "\\" else 1
+    return place
 
 
 def _script(language: str, stop: tuple[str, ...], kind: str) -> Form:
@@ -340,21 +351,6 @@ FORMS = {
 
 
 Name = Literal["cpp", "go", "java", "js", "php", "rb", "rs", "sh", "ts"]
-# The function that the tests call.
-_ENTRY = re.compile(
-    r"candidate :?= (?:method\(:)?(\w+)|return (\w+)\(\.\.\."
-    r"|^    (\w+) \"\$@\"|^    assert\((?!candidate\()(\w+)\(",
-    re.MULTILINE,
-)
-# Published for each language: tasks whose Python has no counterpart there are left out upstream.
-_TASKS: Mapping[Name, int] = {
-    **dict.fromkeys(("cpp", "js", "php", "rb"), 161),
-    "go": 154,
-    "java": 158,
-    "rs": 156,
-    "sh": 158,
-    "ts": 159,
-}
 
 
 class MultiPLEOptions(Options):

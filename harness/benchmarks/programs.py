@@ -18,6 +18,13 @@ from harness.core.types import ProgramTests, Submission, Task
 # The methods that decorators add to a class.
 _ORDER = ("__lt__", "__le__", "__gt__", "__ge__")
 _DATACLASS = ("__eq__", "__repr__")
+_UNIT = "    "
+# A line that ends in one of these is not the end of its statement.
+_OPEN_ENDS = (":", "(", "[", "{", ",", "\\")
+_QUOTES = ('"""', "'''")
+WRITE_PROGRAM = "Reply with the whole program in one ```python block."
+"""The instruction that agrees with the rule `fenced`."""
+_BUILTINS = frozenset(dir(builtins))
 
 
 def parse(source: str) -> ast.Module:
@@ -105,14 +112,6 @@ def _stored(node: ast.AST) -> set[str]:
     }
 
 
-_UNIT = "    "
-# A line that ends in one of these is not the end of its statement.
-_OPEN_ENDS = (":", "(", "[", "{", ",", "\\")
-_QUOTES = ('"""', "'''")
-WRITE_PROGRAM = "Reply with the whole program in one ```python block."
-"""The instruction that agrees with the rule `fenced`."""
-
-
 @dataclass(frozen=True, slots=True)
 class SubmitProgram:
     """The `submit` of a benchmark that grades programs: a rule for each field, and a user's rule for all.
@@ -184,9 +183,6 @@ def _repair_indentation(body: str, unit: str) -> str:
 
 def _leading_blanks(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-_BUILTINS = frozenset(dir(builtins))
 
 
 def build_from_solution(solution: ast.Module, tests: Sequence[str], setup: str) -> ProgramTests | None:

@@ -43,6 +43,12 @@ _CODE_LINE = re.compile(
     r"\s*[+\-*/|&]?=(?!=)\s*\S|print\(|[\w.]+\(.*\)\s*$|(?:[ ]{2,}|\t)\s*\S"
 )
 _STRINGS = re.compile(r"\"\"\"|'''|\"(?:\\.|[^\"\\])*+\"?|'(?:\\.|[^'\\])*+'?|#.*|\\.")
+_FENCE = "```"
+_PYTHON = ("```python", "```Python")
+_SHOWN_LINES, _SHOWN_CHARACTERS = 5, 300
+_ANSWER, _ANSWER_END = "[ANSWER]", "[/ANSWER]"
+REPLY_FIELDS = frozenset({"completion", "reply"})
+"""The fields of a samples file that hold a model's reply, for benchmarks whose prompts are not continued."""
 
 
 def looks_like_code(text: str) -> bool:
@@ -266,16 +272,6 @@ def _follow_quotes(line: str, quote: str) -> str:
         if found.group() in ('"""', "'''"):
             quote = found.group()
     return quote
-
-
-_FENCE = "```"
-_PYTHON = ("```python", "```Python")
-_SHOWN_LINES, _SHOWN_CHARACTERS = 5, 300
-_ANSWER, _ANSWER_END = "[ANSWER]", "[/ANSWER]"
-
-
-REPLY_FIELDS = frozenset({"completion", "reply"})
-"""The fields of a samples file that hold a model's reply, for benchmarks whose prompts are not continued."""
 
 
 class CodeRule(StrEnum):

@@ -57,6 +57,9 @@ Never invent a fact that the scenario does not have: you do not know it.
 When your request is done, write ###STOP### to end the conversation. When the agent transfers you to \
 somebody else, write ###TRANSFER###. When the scenario does not say enough to go on, \
 write ###OUT-OF-SCOPE###."""
+_TEXTS = (".md", ".txt")
+_STEMS = ("policy", "main_policy", "tech_support_manual")
+_SIMULATORS = ("simulation_guidelines", "simulation_guidelines_tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +174,6 @@ def gather(
     for each in chosen:
         rows += _read_domain(each, tree, found[each], found.get("user_simulator", {}), digest.update)
     return rows, digest.hexdigest()
-
-
-_TEXTS = (".md", ".txt")
-_STEMS = ("policy", "main_policy", "tech_support_manual")
-_SIMULATORS = ("simulation_guidelines", "simulation_guidelines_tools")
 
 
 def _split_name(root: Path, name: str) -> tuple[str, str] | None:

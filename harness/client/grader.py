@@ -29,6 +29,20 @@ from harness.runs.grading_service import GradingService, ServiceFacts
 MAX_REQUEST_SECONDS = 600.0
 # As in a run.
 SAMPLE_SECONDS = 180.0
+MAX_BATCH = 64
+# A request whose slow programs are still at work holds its place, so there are more than a service needs.
+MAX_REQUESTS = 32
+# Far below the limit of a service, which also counts the requests of other clients.
+_MAX_BATCH_BYTES = 4 << 20
+# How long submissions gather while other requests are under way.
+_GATHER_SECONDS = 0.02
+_PAUSE_SECONDS = 1.0
+# A submission that came back this often counts as a fault, so that no program can keep a run from its end.
+_MAX_RETURNS = 10
+_LOST = "the connection to the service was lost"
+_RESUME_HINT = "when the service has room, finish the run with run(resume=FOLDER)"
+# A service that was away is tried again after this time, while others work.
+RETRY_SECONDS = 30.0
 
 
 async def grade_sample(connection: Connection, sample: Mapping[str, Any], *, seconds: float) -> Verdict:
@@ -108,20 +122,6 @@ def read_verdict(values: Mapping[str, Any]) -> Verdict:
         metrics=metrics,
         evidence=values["evidence"],
     )
-
-
-MAX_BATCH = 64
-# A request whose slow programs are still at work holds its place, so there are more than a service needs.
-MAX_REQUESTS = 32
-# Far below the limit of a service, which also counts the requests of other clients.
-_MAX_BATCH_BYTES = 4 << 20
-# How long submissions gather while other requests are under way.
-_GATHER_SECONDS = 0.02
-_PAUSE_SECONDS = 1.0
-# A submission that came back this often counts as a fault, so that no program can keep a run from its end.
-_MAX_RETURNS = 10
-_LOST = "the connection to the service was lost"
-_RESUME_HINT = "when the service has room, finish the run with run(resume=FOLDER)"
 
 
 @dataclass(eq=False, slots=True)
@@ -406,10 +406,6 @@ async def open_batch_grader(
         yield grader
     finally:
         await complete(grader.close())
-
-
-# A service that was away is tried again after this time, while others work.
-RETRY_SECONDS = 30.0
 
 
 class SpreadGrading:

@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 
 
 WAIT_SECONDS = 60.0
+# A request may wait in the queue of the service for as long as its grading may take.
+_MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
+_LOCAL_HINT = "run it on this machine with harness.run"
 
 
 class RemoteHost:
@@ -286,11 +289,6 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     if not 0 <= wait_seconds < math.inf:
         raise UsageError(f"wait_seconds must be a finite number of seconds from 0 on, not {wait_seconds}")
     return RemoteHost(read_address(url, token), float(wait_seconds))
-
-
-# A request may wait in the queue of the service for as long as its grading may take.
-_MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
-_LOCAL_HINT = "run it on this machine with harness.run"
 
 
 def refuse_settings(given: Collection[str]) -> None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 # The screens that wait for the caller. The program waits once there are more.
 _WAITING_SCREENS = 16
 _MAX_SCREEN_BYTES = 4 << 20
+# A sandbox ends this long after its client has gone.
+_IDLE_SECONDS = 300.0
+_KEEP_ALIVE_SECONDS = 60.0
 
 
 class RemoteTerminal:
@@ -138,11 +141,6 @@ async def open_remote_terminal(
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-# A sandbox ends this long after its client has gone.
-_IDLE_SECONDS = 300.0
-_KEEP_ALIVE_SECONDS = 60.0
 
 
 class RemoteSandbox:

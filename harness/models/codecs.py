@@ -25,6 +25,20 @@ _GENERATION_NAMES = {
     "stop_sequences": "stop",
     "output_config": "reasoning_effort",
 }
+# The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
+# values are not counted with the reply's. No model writes as much.
+MAX_CHARACTERS = 2 * 1024 * 1024
+# Sources: OpenAI's "The encrypted content ... could not be verified" and "Item with id 'rs_...' not found".
+_REFUSED_ITEM = re.compile(r"encrypted.content|'rs_|reasoning", re.IGNORECASE)
+# Sources: Anthropic's "Invalid `signature` in `thinking` block" and "`thinking` or `redacted_thinking` blocks
+# in the latest assistant message cannot be modified", and the place that a validation error names.
+_REFUSED_THINKING = re.compile(r"signature|thinking\W{0,2} blocks?|content\.\d+\.(redacted_)?thinking")
+_MISSING_FIELD = re.compile(r"\b(missing|required|must have)\b", re.IGNORECASE)
+CODECS: Mapping[Api, Codec] = {
+    "chat": chat_completions,
+    "responses": responses,
+    "messages": anthropic_messages,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +108,6 @@ def _find_other(field: str) -> str:
     return second if field == first else first
 
 
-# The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
-# values are not counted with the reply's. No model writes as much.
-MAX_CHARACTERS = 2 * 1024 * 1024
-# Sources: OpenAI's "The encrypted content ... could not be verified" and "Item with id 'rs_...' not found".
-_REFUSED_ITEM = re.compile(r"encrypted.content|'rs_|reasoning", re.IGNORECASE)
-# Sources: Anthropic's "Invalid `signature` in `thinking` block" and "`thinking` or `redacted_thinking` blocks
-# in the latest assistant message cannot be modified", and the place that a validation error names.
-_REFUSED_THINKING = re.compile(r"signature|thinking\W{0,2} blocks?|content\.\d+\.(redacted_)?thinking")
-_MISSING_FIELD = re.compile(r"\b(missing|required|must have)\b", re.IGNORECASE)
-
-
 class Codec(Protocol):
     """The module of an API."""
 
@@ -131,13 +134,6 @@ class Codec(Protocol):
 
     def read_conversation(self, body: Mapping[str, Any], /) -> Iterator[Message]:
         """Yield the messages in the JSON of a client's request."""
-
-
-CODECS: Mapping[Api, Codec] = {
-    "chat": chat_completions,
-    "responses": responses,
-    "messages": anthropic_messages,
-}
 
 
 def encode_request(api: Api, request: ModelRequest, *, model: str, dialect: Dialect) -> dict[str, Any]:

@@ -21,6 +21,11 @@ SHRINK_FACTOR = 0.8
 GROWTH_FACTOR = 1.05
 # All 429 replies within this time belong to one spell, after which the server gets time to recover.
 COOL_DOWN_SECONDS = 15.0
+# A fault of one moment is not an outage.
+SHORT_FAULT_SECONDS = 1.5
+# A server that drops packets gives no error before the time of the connection is over.
+SILENT_SECONDS = 2.5
+_LOGGER = get_logger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -184,14 +189,6 @@ class SharedPause:
         elif not all_wait and self._stopped is not None:
             stopped, self._stopped = self._stopped, None
             stopped.__exit__(None, None, None)
-
-
-# A fault of one moment is not an outage.
-SHORT_FAULT_SECONDS = 1.5
-# A server that drops packets gives no error before the time of the connection is over.
-SILENT_SECONDS = 2.5
-
-_LOGGER = get_logger(__name__)
 
 
 class Outage:

@@ -33,6 +33,25 @@ _SEARCH_FIELDS = frozenset(
 )
 _CONVERSATION_FIELDS = frozenset({"messages", "input", "instructions", "system", "prefill"})
 OWN_FIELDS = _SEARCH_FIELDS | _CONVERSATION_FIELDS | {"model", "n", "stream", "tools", "mcp_servers"}
+# Gateways write less than a page, such as `<html>busy</html>`, and may recover.
+_PAGE = re.compile(
+    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*"
+    r"<(?:!doctype\s+html|html\b[^>]{0,500}>\s*<(?:head|body|title|meta|script)\b|head\b|body\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
+_PAGE_START = 4000
+PAGE = "a web page"
+_TITLE_CHARACTERS = 80
+# A base URL ends before the path of an API.
+_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
+# The paths where servers have their API: most, then OpenRouter, Groq, Open WebUI, Gemini and Qwen.
+_ROOTS = ("/v1", "/api/v1", "/openai/v1", "/api", "/v1beta/openai", "/compatible-mode/v1")
+_ROOT_OF_HOST = {
+    "openrouter.ai": "/api/v1",
+    "api.groq.com": "/openai/v1",
+    "generativelanguage.googleapis.com": "/v1beta/openai",
+}
 
 
 class Prices(BaseModel):
@@ -179,27 +198,6 @@ def read_key(endpoint: Endpoint) -> str:
             hint=f"set it to the key, or name your own server with --base-url URL or {url_variable}",
         )
     return NO_KEY
-
-
-# Gateways write less than a page, such as `<html>busy</html>`, and may recover.
-_PAGE = re.compile(
-    r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,2000}?-->\s*)*"
-    r"<(?:!doctype\s+html|html\b[^>]{0,500}>\s*<(?:head|body|title|meta|script)\b|head\b|body\b)",
-    re.IGNORECASE | re.DOTALL,
-)
-_TITLE = re.compile(r"<title[^>]{0,200}>([^<]{1,500})", re.IGNORECASE)
-_PAGE_START = 4000
-PAGE = "a web page"
-_TITLE_CHARACTERS = 80
-# A base URL ends before the path of an API.
-_PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/models")
-# The paths where servers have their API: most, then OpenRouter, Groq, Open WebUI, Gemini and Qwen.
-_ROOTS = ("/v1", "/api/v1", "/openai/v1", "/api", "/v1beta/openai", "/compatible-mode/v1")
-_ROOT_OF_HOST = {
-    "openrouter.ai": "/api/v1",
-    "api.groq.com": "/openai/v1",
-    "generativelanguage.googleapis.com": "/v1beta/openai",
-}
 
 
 def describe_page(text: str) -> str | None:

@@ -17,6 +17,12 @@ MAX_REPLY_BYTES = 16 * 1024 * 1024
 MAX_REPLY_VALUES = 1_000_000
 # A larger text is read in a thread, so that the other requests of the run go on.
 THREAD_BYTES = 256 * 1024
+# The last event of a response repeats the whole reply, the instructions and the tools.
+MAX_EVENT_BYTES = 8 * 1024 * 1024
+# Servers send one or two lines for each event. A line takes more memory than its bytes.
+MAX_EVENT_LINES = 10_000
+# Events follow each other, so no more than one of them is in memory, but the whole stream is paid for.
+MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 
 class ReplyTooLongError(Exception):
@@ -45,14 +51,6 @@ async def read_reply(received: bytes, hide_key: Callable[[str], str]) -> Any:
         return map_texts(read_server_json(received.decode("utf-8-sig", "replace")), hide_key)
 
     return await asyncio.to_thread(read) if len(received) > THREAD_BYTES else read()
-
-
-# The last event of a response repeats the whole reply, the instructions and the tools.
-MAX_EVENT_BYTES = 8 * 1024 * 1024
-# Servers send one or two lines for each event. A line takes more memory than its bytes.
-MAX_EVENT_LINES = 10_000
-# Events follow each other, so no more than one of them is in memory, but the whole stream is paid for.
-MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

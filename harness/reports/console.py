@@ -26,6 +26,15 @@ NOTE_LIMIT = 2000
 
 # A stream without a terminal has no width. This one suits a log, and is narrow enough to paste.
 _PLAIN_WIDTH = 100
+LONG = 4000
+"""The most characters that are shown of a line of any length."""
+SHOWN_CHARACTERS = 10_000
+"""The most characters that `harness show` prints of one text, unless the user asks for more."""
+_BUNDLED_STYLE = "bold black on yellow"
+_BUNDLED_WARNING = (
+    "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
+    "!!! These numbers show that harness works. They are not benchmark results. !!!",
+)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -72,19 +81,6 @@ def show_waiting(text: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=open_console(sys.stderr), transient=True) as progress:
         progress.add_task(text, total=None)
         yield notify
-
-
-LONG = 4000
-"""The most characters that are shown of a line of any length."""
-
-SHOWN_CHARACTERS = 10_000
-"""The most characters that `harness show` prints of one text, unless the user asks for more."""
-
-_BUNDLED_STYLE = "bold black on yellow"
-_BUNDLED_WARNING = (
-    "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
-    "!!! These numbers show that harness works. They are not benchmark results. !!!",
-)
 
 
 def print_heading(console: Console, title: str, *, bundled: bool) -> None:

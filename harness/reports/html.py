@@ -54,6 +54,7 @@ _LEAST_CHARACTERS = 500
 _ATTEMPTS_BYTES = 8_000_000
 _MOST_ROWS = 2000
 _WITHOUT_SCRIPT = "This page shows its tables with JavaScript. `harness report --format markdown` needs none."
+_MOST_CATEGORIES = 30
 
 
 def draw_curve(curve: Sequence[tuple[int, float]]) -> dict[str, Any] | None:
@@ -338,9 +339,6 @@ def _list_categories(summary: Summary) -> Iterator[dict[str, Any]]:
         resolved = f"{row['resolved']:,} of {row['total']:,}{by}"
         found = describe_category(name, resolved, row["rate"], *find_category_interval(row))
         yield {**found, "category": escape_terminal(name)}
-
-
-_MOST_CATEGORIES = 30
 
 
 def describe_rate(summary: Summary) -> str:

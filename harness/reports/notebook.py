@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 _SECONDS_BETWEEN_STAGES = 1.0
+# The whole texts may not fit into memory, and records are read without them.
+_LEFT_OUT = ("metrics", "agent_output_full", "submission")
+_COLUMNS = tuple(each.name for each in fields(AttemptRecord) if each.name not in _LEFT_OUT)
 
 
 def choose_display(stream: TextIO, progress: bool | None) -> RunObserver:
@@ -106,11 +109,6 @@ class NotebookProgress(NotesOnly):
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()
-
-
-# The whole texts may not fit into memory, and records are read without them.
-_LEFT_OUT = ("metrics", "agent_output_full", "submission")
-_COLUMNS = tuple(each.name for each in fields(AttemptRecord) if each.name not in _LEFT_OUT)
 
 
 def build_frame(attempts: Iterable[AttemptRecord]) -> pandas.DataFrame:

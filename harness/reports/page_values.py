@@ -90,6 +90,8 @@ _SIGNS = (
 )
 # The roles whose texts models and people write, often in Markdown.
 _PROSE = {"prompt", "message", "reply", "reasoning", "output"}
+_FIGURE_CHARACTERS = 4000
+_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def show_text(
@@ -211,10 +213,6 @@ def _read_json(text: str) -> Any:
         return parse_json(text)
     except BrokenJSONError:
         return None
-
-
-_FIGURE_CHARACTERS = 4000
-_JSON = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ from harness.runs.trust import describe_resume
 if TYPE_CHECKING:
     from harness.runs.run import Run
 
+# The attempts of a task that an error names.
+_NAMED_NUMBERS = 20
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
@@ -81,10 +84,6 @@ class StoredRun:
         The records have their whole texts only if `whole` is true.
         """
         return read_records_at(self.folder / ATTEMPTS, self.offsets, whole=whole)
-
-
-# The attempts of a task that an error names.
-_NAMED_NUMBERS = 20
 
 
 def write_report(run: Run) -> Path:

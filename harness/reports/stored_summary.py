@@ -22,6 +22,8 @@ from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summa
 
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]
+# The hint for a summary that cannot be read.
+_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 
 
 class _Kind(TypedDict):
@@ -184,10 +186,6 @@ class StoredSummary(BaseModel):
         return RateInterval(
             low, high, self.headline.get("clusters") or 0, self.headline.get("clustered_by") or "task"
         )
-
-
-# The hint for a summary that cannot be read.
-_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 
 
 def read_stored_summary(folder: Path) -> tuple[dict[str, Any], StoredSummary]:

@@ -60,6 +60,7 @@ _STYLES = {
 _OTHER_STYLE = "yellow"
 _UNRESOLVED_SHOWN = 10
 _ID_WIDTH = 32
+_UNPROVEN = "unproven"
 
 
 def print_summary(
@@ -314,9 +315,6 @@ def _name(record: AttemptRecord) -> str:
 
 def _style(status: Status) -> str:
     return _STYLES.get(status, _OTHER_STYLE)
-
-
-_UNPROVEN = "unproven"
 
 
 def print_levels(folder: Path, *, stream: TextIO) -> bool:

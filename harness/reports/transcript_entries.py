@@ -31,6 +31,10 @@ REASONING_CHARACTERS = 1000
 _LONG = 200
 # A reply that ended in one of these ways is complete.
 _USUAL_ENDS = (None, "stop", "tool_calls")
+# The metrics of attempts that asked a model or called a tool.
+_ACTED = {"model_requests", "rounds"}
+EXCERPT_CHARACTERS = 2000
+"""The most characters of one text in an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,12 +348,6 @@ _KINDS = {
 
 def _name(value: Any) -> str:
     return escape_terminal(str(value), _NAME)
-
-
-# The metrics of attempts that asked a model or called a tool.
-_ACTED = {"model_requests", "rounds"}
-EXCERPT_CHARACTERS = 2000
-"""The most characters of one text in an excerpt."""
 
 
 def print_transcript(

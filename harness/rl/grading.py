@@ -22,6 +22,9 @@ from harness.core.logger import get_logger
 from harness.core.portal import LoopHolder
 from harness.core.types import TEXT_FIELDS, Verdict
 
+_LOGGER = get_logger(__name__)
+T = TypeVar("T")
+
 
 class RewardUnavailableError(HarnessError):
     """A completion got no verdict, because the infrastructure failed or was too busy. It is not a 0."""
@@ -94,8 +97,6 @@ def make_sample(
     kept = {name: value for name, value in values.items() if value is not None}
     return RewardSample(text, field, tests=kept, place=place)
 
-
-_LOGGER = get_logger(__name__)
 
 Opening = Callable[[], AbstractAsyncContextManager[Grading]]
 
@@ -240,9 +241,6 @@ class _GradingThread:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-
-
-T = TypeVar("T")
 
 
 async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -30,6 +30,15 @@ from harness.rl.grading import (
     make_sample,
 )
 
+# A service takes 1,024 samples in one request. Smaller requests wait less.
+BATCH = 128
+# The time of one request, and of all tries of a sample.
+REQUEST_SECONDS = 600.0
+DEFAULT_SECONDS = 1800.0
+# The wall time of one grading, as in the environment `python` in a run.
+SAMPLE_SECONDS = 180.0
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
+
 
 class LocalGrading:
     """Grades samples in the sandboxes of a host."""
@@ -89,16 +98,6 @@ async def open_local(
         runtime=runtime,
     ) as host:
         yield LocalGrading(host, benchmarks)
-
-
-# A service takes 1,024 samples in one request. Smaller requests wait less.
-BATCH = 128
-# The time of one request, and of all tries of a sample.
-REQUEST_SECONDS = 600.0
-DEFAULT_SECONDS = 1800.0
-# The wall time of one grading, as in the environment `python` in a run.
-SAMPLE_SECONDS = 180.0
-_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 30.0
 
 
 class RemoteGrading:

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
     from starlette.websockets import WebSocket
 
+# The paths that OpenAPI cannot describe.
+_OTHER_PATHS = (
+    ("/v1/sandboxes/{id}/terminal", "A terminal in a sandbox, over a WebSocket."),
+    ("/v1/sandboxes/{id}/mcp", "The tools of a sandbox, over the Model Context Protocol."),
+    ("/mcp", "A sandbox for each session of the Model Context Protocol."),
+    ("/ws", "A task of a loaded benchmark, over a WebSocket in the protocol of OpenEnv."),
+)
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.75rem;background:#8881}"
+    "summary{cursor:pointer}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}}"
+)
+
 
 def describe_operations(operations: Sequence[OperationRoute]) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
@@ -54,20 +67,6 @@ def describe(operations: Sequence[OperationRoute]) -> list[OperationRoute]:
         return HTMLResponse(page, headers=headers)
 
     return [cast(OperationRoute, each) for each in router.routes]
-
-
-# The paths that OpenAPI cannot describe.
-_OTHER_PATHS = (
-    ("/v1/sandboxes/{id}/terminal", "A terminal in a sandbox, over a WebSocket."),
-    ("/v1/sandboxes/{id}/mcp", "The tools of a sandbox, over the Model Context Protocol."),
-    ("/mcp", "A sandbox for each session of the Model Context Protocol."),
-    ("/ws", "A task of a loaded benchmark, over a WebSocket in the protocol of OpenEnv."),
-)
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "code,pre{font:14px/1.45 ui-monospace,monospace}pre{overflow:auto;padding:.75rem;background:#8881}"
-    "summary{cursor:pointer}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}}"
-)
 
 
 def _render_page(document: dict[str, Any]) -> str:

@@ -40,6 +40,17 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
 _RETRY_SECONDS = 60.0
+_LOGGER = get_logger(__name__)
+SESSION_PATH = "/mcp"
+SANDBOX_PATH = "/v1/sandboxes/{id}/mcp"
+_SESSION_HEADER = "mcp-session-id"
+_VERSION_HEADER = "mcp-protocol-version"
+# An agent may wait this long for its model between two calls.
+_IDLE_SECONDS = 1800.0
+# The sessions of the protocol that one client may have.
+_CLIENT_SESSIONS = 1024
+# The sessions after which those that have ended are forgotten.
+_MOST_REMEMBERED = 1024
 
 
 @dataclass(slots=True)
@@ -131,18 +142,6 @@ def watch_session_id(send: Send, header: str, note: Callable[[str], None]) -> Se
 
     return watch
 
-
-_LOGGER = get_logger(__name__)
-SESSION_PATH = "/mcp"
-SANDBOX_PATH = "/v1/sandboxes/{id}/mcp"
-_SESSION_HEADER = "mcp-session-id"
-_VERSION_HEADER = "mcp-protocol-version"
-# An agent may wait this long for its model between two calls.
-_IDLE_SECONDS = 1800.0
-# The sessions of the protocol that one client may have.
-_CLIENT_SESSIONS = 1024
-# The sessions after which those that have ended are forgotten.
-_MOST_REMEMBERED = 1024
 
 FindSession = Callable[["Request"], Awaitable[SandboxSession]]
 """Returns the live sandbox of a request. Raises ServiceError and HarnessError."""

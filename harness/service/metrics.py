@@ -24,6 +24,11 @@ from harness.service.operations import PUBLIC, Called, make_router
 
 # In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 180.0, 600.0)
+# The attributes that every record has. All others are the fields that a caller gave.
+_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_HIDDEN = "[token]"
+# The logger of the start and the end of the service.
+_LIFE = "harness.service.server"
 
 
 class ServiceMetrics:
@@ -154,13 +159,6 @@ def bound_concurrency(wanted: int | None) -> int:
             hint=f"use at most {fitting}",
         )
     return wanted
-
-
-# The attributes that every record has. All others are the fields that a caller gave.
-_USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_HIDDEN = "[token]"
-# The logger of the start and the end of the service.
-_LIFE = "harness.service.server"
 
 
 class _JSONLines(logging.Formatter):

@@ -39,6 +39,10 @@ _LOGGER = get_logger(__name__)
 # How long the start of an episode may wait, and its grading.
 _WAIT_SECONDS = 30.0
 _GRADING_WAIT_SECONDS = 600.0
+T = TypeVar("T")
+PATH = "/ws"
+_IDLE_SECONDS = 600.0
+_LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +169,7 @@ async def open_episode(
         yield ServedEpisode(service, client, episode, episode_id or secrets.token_urlsafe(12))
 
 
-T = TypeVar("T")
 Model = TypeVar("Model", bound=BaseModel)
-PATH = "/ws"
-_IDLE_SECONDS = 600.0
-_LARGEST_SEED = 2**63 - 1
 
 
 class Message(BaseModel):

@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 
 
 _LOGGER = get_logger(__name__)
+# Those of sandboxes, their streams, the engine and modules that are imported late.
+_OTHER_FILES = 1024
+# A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
+_BACKLOG = 2048
+_KEEP_ALIVE_SECONDS = 30
+_MOST_KEPT_BYTES = 1024 * 1024
+# The idle time before a keep-alive probe of TCP, in whole seconds.
+_PROBE_SECONDS = 15
+_POLL_SECONDS = 0.005
+# The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
+_CLEANUP_SECONDS = LAST_SECONDS + 10
+_HINTS = {
+    errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
+    errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
+    errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
+}
 
 
 def list_operations() -> list[OperationRoute]:
@@ -133,10 +149,6 @@ def _explain_missing(error: ImportError) -> UsageError:
     )
 
 
-# Those of sandboxes, their streams, the engine and modules that are imported late.
-_OTHER_FILES = 1024
-
-
 def raise_limit(connections: int) -> str | None:
     """Raise the limit of open files of this process as far as so many connections need it.
 
@@ -155,22 +167,6 @@ def raise_limit(connections: int) -> str | None:
         f"this process may open {limit:,} files, which is too few for {connections:,} connections; "
         f"raise the limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd)"
     )
-
-
-# A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
-_BACKLOG = 2048
-_KEEP_ALIVE_SECONDS = 30
-_MOST_KEPT_BYTES = 1024 * 1024
-# The idle time before a keep-alive probe of TCP, in whole seconds.
-_PROBE_SECONDS = 15
-_POLL_SECONDS = 0.005
-# The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
-_CLEANUP_SECONDS = LAST_SECONDS + 10
-_HINTS = {
-    errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
-    errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
-    errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
-}
 
 
 class _Server(uvicorn.Server):

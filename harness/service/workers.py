@@ -32,6 +32,11 @@ from harness.service.errors import BusyError
 from harness.service.metrics import bound_concurrency
 
 Result = TypeVar("Result", covariant=True)
+_LOGGER = get_logger(__name__)
+# A work item whose node was lost in this many tries fails.
+TRIES = 5
+# A refused node is asked again after this time, because a service runs for weeks.
+RETRY_SECONDS = 30.0
 
 
 class WorkItem(Protocol[Result]):
@@ -126,9 +131,6 @@ class LocalWorkers:
     async def perform(self, item: WorkItem[Result], *, seconds: float) -> Result:
         # This machine has limits for all of its work, so that it answers in time.
         return await item.perform(self._host)
-
-
-_LOGGER = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,12 +250,6 @@ class ServiceNode(EngineNode):
             await asyncio.to_thread(self._backend.describe)
             return True
         return False
-
-
-# A work item whose node was lost in this many tries fails.
-TRIES = 5
-# A refused node is asked again after this time, because a service runs for weeks.
-RETRY_SECONDS = 30.0
 
 
 @contextlib.asynccontextmanager

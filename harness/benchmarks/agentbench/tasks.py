@@ -36,6 +36,27 @@ from harness.environments.text.expected_text import ExpectedText
 WEB_BROWSING = "mind2web"
 """Upstream's eighth category, which is browsing recorded web pages."""
 _WEB_BROWSING_NAMES = (WEB_BROWSING, "mind 2 web", "m2w", "wb", "web browsing")
+_RIGHT_ANSWERS = "share of right answers"
+COMPLETED = "completed"
+CONTEXT_LIMIT = "context limit"
+VALIDATION_FAILED = "validation failed"
+INVALID_ACTION = "invalid action"
+TASK_LIMIT_REACHED = "task limit reached"
+TASK_ERROR = "task error"
+UNKNOWN = "unknown"
+_CONTEXT_LIMITS = frozenset({"context", "tokens"})
+_PLAIN: Mapping[Status, str] = {
+    Status.PASSED: COMPLETED,
+    Status.FAILED: COMPLETED,
+    Status.LIMIT_REACHED: TASK_LIMIT_REACHED,
+    Status.AGENT_ERROR: VALIDATION_FAILED,
+    Status.CANCELLED: UNKNOWN,
+}
+_TEXT_END = "When you know the answer, call `submit` with it, as short as the task allows."
+# The file name of the split that the paper calls std. In `os` it has a folder for each numbered group.
+_SPLITS = {"standard": "std"}
+# The number of field names in an error about a row that is not a record.
+_SHOWN_FIELDS = 8
 
 
 @cache
@@ -114,9 +135,6 @@ def options_model() -> type[AgentBenchOptions]:
     return create_model("AgentBenchOptions", __base__=AgentBenchOptions, **fields)
 
 
-_RIGHT_ANSWERS = "share of right answers"
-
-
 def scores(outcomes: Iterable[Outcome], *, is_published: bool = False) -> dict[str, Any]:
     """Return the scores as `summary.json` has them, all from 0 to 1 but the weighted one.
 
@@ -180,24 +198,6 @@ def _overall(found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-COMPLETED = "completed"
-CONTEXT_LIMIT = "context limit"
-VALIDATION_FAILED = "validation failed"
-INVALID_ACTION = "invalid action"
-TASK_LIMIT_REACHED = "task limit reached"
-TASK_ERROR = "task error"
-UNKNOWN = "unknown"
-
-_CONTEXT_LIMITS = frozenset({"context", "tokens"})
-_PLAIN: Mapping[Status, str] = {
-    Status.PASSED: COMPLETED,
-    Status.FAILED: COMPLETED,
-    Status.LIMIT_REACHED: TASK_LIMIT_REACHED,
-    Status.AGENT_ERROR: VALIDATION_FAILED,
-    Status.CANCELLED: UNKNOWN,
-}
-
-
 def status_metrics(verdict: Verdict) -> dict[str, str]:
     """Return the metrics that AgentBench adds to every verdict."""
     return {"agentbench_status": upstream_status(verdict.status, verdict.recorded_metrics)}
@@ -218,13 +218,6 @@ def upstream_status(status: Status, metrics: Mapping[str, Any]) -> str:
     if status is Status.TIMEOUT and metrics.get("phase") == "agent":
         return TASK_LIMIT_REACHED
     return _PLAIN.get(status, TASK_ERROR)
-
-
-_TEXT_END = "When you know the answer, call `submit` with it, as short as the task allows."
-# The file name of the split that the paper calls std. In `os` it has a folder for each numbered group.
-_SPLITS = {"standard": "std"}
-# The number of field names in an error about a row that is not a record.
-_SHOWN_FIELDS = 8
 
 
 def read(row: Row, options: AgentBenchOptions | None = None) -> tuple[Task, Reference]:

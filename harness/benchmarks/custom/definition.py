@@ -38,6 +38,11 @@ SPLITS = ("train", "dev", "test")
 _FIELD = re.compile(r"\{([^{}\n]+)\}")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,60}$")]
 Text = Annotated[str, StringConstraints(min_length=1)]
+# The keys that name a field of the rows.
+_FIELDS = ("id", "category", "difficulty", "tags", "reference", "tests", "setup")
+MAX_TASKS = 1_000_000
+_KEYS = {"id", "prompt", "reference", "tests", "setup", "category", "difficulty", "tags"}
+_EXAMPLE = "NAME = 'sums', METRIC = 'number', and def tasks() that returns a list of dicts"
 
 
 class _Strict(BaseModel):
@@ -107,8 +112,6 @@ class Mapped(_Strict):
         return places
 
 
-# The keys that name a field of the rows.
-_FIELDS = ("id", "category", "difficulty", "tags", "reference", "tests", "setup")
 # The models of the keys that hold further keys.
 _NESTED: Mapping[str, type[BaseModel]] = {"data": SplitPlace, "csv": Columns}
 
@@ -253,11 +256,6 @@ def _value(row: Row, field: str) -> Any:
     if row.values.get(field) is None:
         row.text(field)  # raises the error that names the field and the row's own fields
     return row.values[field]
-
-
-MAX_TASKS = 1_000_000
-_KEYS = {"id", "prompt", "reference", "tests", "setup", "category", "difficulty", "tags"}
-_EXAMPLE = "NAME = 'sums', METRIC = 'number', and def tasks() that returns a list of dicts"
 
 
 def read_module(path: Path) -> Definition:

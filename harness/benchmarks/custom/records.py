@@ -18,6 +18,9 @@ from harness.core.scoring.numbers import last_number
 from harness.core.types import ProgramTests, Reference, Submission, Task
 from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
 
+# The most characters of a gold answer that results show.
+_SHOWN = 500
+
 
 @dataclass(frozen=True, slots=True)
 class AnswerKey:
@@ -124,10 +127,6 @@ METRICS: Mapping[str, OwnMetric] = {
         OwnMetric("tests", "a Python program passes its tests", _program_tests, "python"),
     )
 }
-
-
-# The most characters of a gold answer that results show.
-_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True)

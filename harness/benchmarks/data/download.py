@@ -32,6 +32,10 @@ PROBE_SECONDS = 3.0
 
 _OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 _GATEWAY_STATUSES = (407, 502, 503, 504)
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+TRIES = 3
+# A broken connection loses at most this many bytes of the download.
+CHUNK = 16 * 1024
 
 
 class HubUnreachableError(DataError):
@@ -113,12 +117,6 @@ def _any_certificate() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
-
-
-CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
-TRIES = 3
-# A broken connection loses at most this many bytes of the download.
-CHUNK = 16 * 1024
 
 
 def _ignore_progress(_name: str, _done: int, _total: int | None) -> None:

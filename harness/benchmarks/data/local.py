@@ -27,6 +27,17 @@ JSON_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 MAX_BYTES = MAX_DATA_BYTES
 
 _BOM = b"\xef\xbb\xbf"
+MAX_UNPACKED_BYTES = 64 * 1024**2
+MAX_ROWS = 20_000
+MAX_COLUMNS = 64
+# The most characters that a cell can hold. Source: Microsoft's specifications and limits of Excel.
+MAX_CELL_CHARACTERS = 32_767
+MAX_FIELD = 64 * 1024**2
+"""The longest field, in characters."""
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET = ".parquet"
+MAX_PARQUET_ROWS = 10_000_000
+SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 def read_rows(
@@ -177,13 +188,6 @@ def _too_large(path: PurePath, max_bytes: int) -> DataError:
     return DataError(f"holds more than {max_bytes:,} bytes unpacked, the most that is read", path=path)
 
 
-MAX_UNPACKED_BYTES = 64 * 1024**2
-MAX_ROWS = 20_000
-MAX_COLUMNS = 64
-# The most characters that a cell can hold. Source: Microsoft's specifications and limits of Excel.
-MAX_CELL_CHARACTERS = 32_767
-
-
 def read_spreadsheet(data: bytes, path: PurePath, columns: Mapping[str, str]) -> list[Row]:
     """Return the rows of the first sheet under its line of headings. Rows without any text are left out.
 
@@ -268,10 +272,6 @@ def _read_lines(data: bytes, path: PurePath) -> Iterator[Sequence[Any]]:
         raise DataError(message[:500], path=path) from error
 
 
-MAX_FIELD = 64 * 1024**2
-"""The longest field, in characters."""
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """The layout of a table."""
@@ -328,12 +328,6 @@ def _literal(values: Mapping[str, str], name: str, place: Row) -> Any:
         return ast.literal_eval(values[name])
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError) as error:
         raise place.error(f"needs a Python literal, found {describe(values[name])}", field=name) from error
-
-
-TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-PARQUET = ".parquet"
-MAX_PARQUET_ROWS = 10_000_000
-SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 def read_file(

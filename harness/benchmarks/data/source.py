@@ -30,6 +30,8 @@ _WORDS = {
 }
 _MEANINGS = {word: split for split, words in _WORDS.items() for word in words}
 _NAMED_FILES = 10
+# The folders that we create in a cache folder.
+_KEPT = {"hub", "files"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +189,6 @@ def _without_gz(name: str) -> str:
 
 
 BUNDLED = Path(__file__).parent / "bundled"
-
-
-# The folders that we create in a cache folder.
-_KEPT = {"hub", "files"}
 
 
 class NotOnHubError(UsageError):

@@ -39,6 +39,38 @@ from harness.core.scoring.literals import LiteralRefused, read_literal
 from harness.core.types import DataSource, Reference, Submission, Task
 from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
 
+_WRITE = (
+    "You are an expert Python programmer. You will be given a question (problem specification) and will "
+    "generate a correct Python program that matches the specification and passes all tests."
+)
+_WITH_STARTER = (
+    "### Format: You will use the following starter code to write the solution to the problem and "
+    "enclose your code within delimiters."
+)
+_WITH_STDIN = (
+    "### Format: Read the inputs from stdin solve the problem and write the answer to stdout (do not "
+    "directly test on the sample inputs). Enclose your code within delimiters as follows. Ensure that when "
+    "the python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT."
+)
+_ANSWER = "### Answer: (use the provided format with backticks)"
+_PREDICT = (
+    "You are given a Python function and an assertion containing an input to the function. Complete the "
+    "assertion with a literal (no unsimplified expressions, no function calls) containing the output when "
+    "executing the provided code on the given input, even if the function is incorrect or incomplete. Do "
+    "NOT output any extra information. Provide the full assertion with the correct output in [ANSWER] and "
+    "[/ANSWER] tags."
+)
+_COMPLETE = (
+    "You are a helpful programming assistant and an expert Python programmer. You are helping a user to "
+    "write a test case to help to check the correctness of the function. The user has written a input for "
+    "the testcase. You will calculate the output of the testcase and write the whole assertion statement "
+    "in the markdown code block with the correct output."
+)
+EXECUTION = "livecodebench-execution"
+TEST_OUTPUT = "livecodebench-test-output"
+# The official rules: results of code are compared with their types, expected outputs by Python's `==`.
+_EXACT = {EXECUTION: True, TEST_OUTPUT: False}
+
 
 class ChoiceOptions(Options):
     """The choice of problems by the date of their contest and by their difficulty."""
@@ -172,35 +204,6 @@ def _only_test(row: Row) -> Test:
     return test
 
 
-_WRITE = (
-    "You are an expert Python programmer. You will be given a question (problem specification) and will "
-    "generate a correct Python program that matches the specification and passes all tests."
-)
-_WITH_STARTER = (
-    "### Format: You will use the following starter code to write the solution to the problem and "
-    "enclose your code within delimiters."
-)
-_WITH_STDIN = (
-    "### Format: Read the inputs from stdin solve the problem and write the answer to stdout (do not "
-    "directly test on the sample inputs). Enclose your code within delimiters as follows. Ensure that when "
-    "the python program runs, it reads the inputs, runs the algorithm and writes output to STDOUT."
-)
-_ANSWER = "### Answer: (use the provided format with backticks)"
-_PREDICT = (
-    "You are given a Python function and an assertion containing an input to the function. Complete the "
-    "assertion with a literal (no unsimplified expressions, no function calls) containing the output when "
-    "executing the provided code on the given input, even if the function is incorrect or incomplete. Do "
-    "NOT output any extra information. Provide the full assertion with the correct output in [ANSWER] and "
-    "[/ANSWER] tags."
-)
-_COMPLETE = (
-    "You are a helpful programming assistant and an expert Python programmer. You are helping a user to "
-    "write a test case to help to check the correctness of the function. The user has written a input for "
-    "the testcase. You will calculate the output of the testcase and write the whole assertion statement "
-    "in the markdown code block with the correct output."
-)
-
-
 def write_program(problem: Problem) -> str:
     """Return the prompt that asks for a program."""
     starter = problem.starter_code.rstrip()
@@ -226,12 +229,6 @@ def complete_assertion(problem: TestOutputProblem) -> str:
 def asked_call(problem: TestOutputProblem) -> str:
     """Return the call whose result is the answer, in Python's notation."""
     return f"{problem.function}({', '.join(map(repr, problem.test.arguments()))})"
-
-
-EXECUTION = "livecodebench-execution"
-TEST_OUTPUT = "livecodebench-test-output"
-# The official rules: results of code are compared with their types, expected outputs by Python's `==`.
-_EXACT = {EXECUTION: True, TEST_OUTPUT: False}
 
 
 def _read_execution(row: Row, *, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:

@@ -24,6 +24,18 @@ MAX_BYTES = 1024**3
 # The opcodes that the pickle of one string needs. All others are refused, and so is every global.
 _STRINGS = frozenset({"UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
 _AROUND = frozenset({"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"})
+DIFFICULTIES = ("easy", "medium", "hard")
+HIDDEN = "private_test_cases"
+"""The field of a row that holds the hidden tests."""
+PLATFORMS = ("atcoder", "codeforces", "leetcode")
+ONLY_TEST = dict.fromkeys(("train", "dev"), "it was published with test only")
+"""The reasons why no scenario has other splits."""
+EXECUTION_PROBLEMS = 479
+"""The number of rows of execution-v2."""
+TEST_OUTPUT_PROBLEMS = 442
+"""The number of rows of test_generation."""
+LATEST = "release_latest"
+_RANGE = re.compile(r"v(\d{1,3})(?:[-_]v(\d{1,3}))?")
 
 
 def decode_private_tests(text: str, *, max_bytes: int = MAX_BYTES) -> str:
@@ -72,12 +84,6 @@ def _read_pickled_string(data: bytes) -> str:
     if not found or end != len(data) - 1:
         raise ValueError("a pickle of no string, or with more behind it")
     return found[0]
-
-
-DIFFICULTIES = ("easy", "medium", "hard")
-HIDDEN = "private_test_cases"
-"""The field of a row that holds the hidden tests."""
-PLATFORMS = ("atcoder", "codeforces", "leetcode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +263,6 @@ def _json(text: str) -> Any:
         raise ValueError("nested too deeply") from error
 
 
-ONLY_TEST = dict.fromkeys(("train", "dev"), "it was published with test only")
-"""The reasons why no scenario has other splits."""
-EXECUTION_PROBLEMS = 479
-"""The number of rows of execution-v2."""
-TEST_OUTPUT_PROBLEMS = 442
-"""The number of rows of test_generation."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReleaseFile:
     """A file of the dataset, by its name there, and the number of its problems."""
@@ -281,9 +279,6 @@ FILES = (
     ReleaseFile("test5.jsonl", 167),
     ReleaseFile("test6.jsonl", 175),
 )
-LATEST = "release_latest"
-
-_RANGE = re.compile(r"v(\d{1,3})(?:[-_]v(\d{1,3}))?")
 
 
 def release_names() -> tuple[str, ...]:

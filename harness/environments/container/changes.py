@@ -36,6 +36,8 @@ MAX_USERS_BYTES = 1 << 20
 MAX_METADATA_BYTES = 1 << 14
 # A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.
 _KEPT_FROM_LINKS = (TESTS, SOLUTION, LOGS, "/proc", "/opt/harness")
+# The folder that is an artifact of every task.
+ALWAYS = Artifact(source=ARTIFACTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +172,6 @@ def _missing_parents(
                 found[parent] = listed[parent]
             parent = parent.rpartition("/")[0]
     return found
-
-
-# The folder that is an artifact of every task.
-ALWAYS = Artifact(source=ARTIFACTS)
 
 
 @dataclass(frozen=True, slots=True)

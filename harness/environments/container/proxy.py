@@ -32,6 +32,19 @@ _RESOLVE_SECONDS = 20.0
 _TRANSLATED = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+HTTP_PORT, HTTPS_PORT = 80, 443
+CONNECT_SECONDS = 15.0
+# How long a client may take for a part of its first message.
+HEAD_SECONDS = 30.0
+CHUNK_BYTES = 1 << 16
+# A first message of TLS has at most two records of this size.
+MAX_HELLO_BYTES = 1 << 15
+_HANDSHAKE = b"\x16"
+# The headers between a client and its proxy, and the one that the proxy writes itself.
+_REPLACED = frozenset(
+    (b"connection", b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"upgrade")
+)
+_LOGGER = get_logger(__name__)
 
 
 class HostRefused(Exception):
@@ -128,22 +141,6 @@ async def _resolve(host: str, port: int) -> list[Address]:
     except (OSError, UnicodeError, TimeoutError) as error:
         raise HostRefused(f"{host} has no address: {error or 'no answer'}") from error
     return list(dict.fromkeys(ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found))
-
-
-HTTP_PORT, HTTPS_PORT = 80, 443
-CONNECT_SECONDS = 15.0
-# How long a client may take for a part of its first message.
-HEAD_SECONDS = 30.0
-CHUNK_BYTES = 1 << 16
-# A first message of TLS has at most two records of this size.
-MAX_HELLO_BYTES = 1 << 15
-_HANDSHAKE = b"\x16"
-# The headers between a client and its proxy, and the one that the proxy writes itself.
-_REPLACED = frozenset(
-    (b"connection", b"host", b"keep-alive", b"proxy-authorization", b"proxy-connection", b"te", b"upgrade")
-)
-
-_LOGGER = get_logger(__name__)
 
 
 async def give_proxy(

@@ -33,6 +33,17 @@ MAX_MESSAGE_VALUES = 50_000
 MAX_CALL_VALUES = 5_000
 # A larger message is read in a thread, so that the other attempts of the run go on.
 THREAD_BYTES = 256 * 1024
+SERVER_NAME = "harness"
+PATH = "/mcp"
+# The most calls that wait for each other, because the environment carries out one at a time.
+MAX_CALLS = 64
+TASK_PROMPT = "task"
+TASK_URI = "harness://task"
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_OVER = "the attempt is over, so that nothing more can be done"
+_FAILED = "the environment failed, and the attempt is over"
+HOW_TO_ACT = "Solve the task below with the tools of this server."
+HOW_TO_SUBMIT = f"{HOW_TO_ACT} When it is done, call `{SUBMIT.name}`."
 
 
 def load_library() -> None:
@@ -97,19 +108,6 @@ async def _wait_for_end(holder: asyncio.Task[None], opened: asyncio.Future[T]) -
         opened.exception()
     if cancelled:
         raise asyncio.CancelledError
-
-
-SERVER_NAME = "harness"
-PATH = "/mcp"
-# The most calls that wait for each other, because the environment carries out one at a time.
-MAX_CALLS = 64
-TASK_PROMPT = "task"
-TASK_URI = "harness://task"
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-_OVER = "the attempt is over, so that nothing more can be done"
-_FAILED = "the environment failed, and the attempt is over"
-HOW_TO_ACT = "Solve the task below with the tools of this server."
-HOW_TO_SUBMIT = f"{HOW_TO_ACT} When it is done, call `{SUBMIT.name}`."
 
 
 class EnvironmentTools:

@@ -21,6 +21,85 @@ MOST_NOTES = 50
 _NOTE_CHARACTERS = 120
 Fields = Collection[str]
 PartFields = Mapping[str, Fields]
+_CHAT_FIELDS = ("parallel_tool_calls", "response_format", "function_call")
+_CHAT_FUNCTION = ("name", "description", "parameters", "strict")
+# The program does these calls itself.
+_CHAT_TOOLS = {"function": _CHAT_FUNCTION, "custom": ("name", "description", "format")}
+_CHAT_MESSAGE = (
+    "role",
+    "content",
+    "name",
+    "tool_calls",
+    "tool_call_id",
+    "function_call",
+    "refusal",
+    *REASONING_FIELDS,
+)
+_CHAT_PARTS = {
+    "text": ("type", "text", "cache_control"),
+    "refusal": ("type", "refusal"),
+    "image_url": ("type", "image_url"),
+    "input_audio": ("type", "input_audio"),
+    "file": ("type", "file"),
+}
+_CHAT_INSIDE = {
+    "image_url": ("url", "detail"),
+    "input_audio": ("data", "format"),
+    "file": ("file_data", "filename"),
+}
+# The program does these calls itself.
+_RESPONSES_TOOLS = {
+    "function": ("type", "name", "description", "parameters", "strict"),
+    "custom": ("type", "name", "description", "format"),
+    "local_shell": ("type",),
+    "apply_patch": ("type",),
+}
+# A group of functions and custom tools, such as the tools of one of the program's MCP servers.
+_NAMESPACE = ("type", "name", "description", "tools")
+_GROUPED = ("function", "custom")
+_CALL = ("type", "id", "call_id", "status")
+_ITEMS = {
+    "message": ("type", "id", "role", "content", "status", "phase"),
+    "function_call": (*_CALL, "name", "namespace", "arguments"),
+    "function_call_output": (*_CALL, "output"),
+    "custom_tool_call": (*_CALL, "name", "namespace", "input"),
+    "custom_tool_call_output": (*_CALL, "output"),
+    "local_shell_call": (*_CALL, "action"),
+    "local_shell_call_output": (*_CALL, "output"),
+    "apply_patch_call": (*_CALL, "operation"),
+    "apply_patch_call_output": (*_CALL, "output"),
+    "reasoning": ("type", "id", "summary", "content", "encrypted_content", "status"),
+}
+_ITEM_PARTS = {
+    "input_text": ("type", "text"),
+    # Annotations name files and addresses of the server.
+    "output_text": ("type", "text"),
+    "text": ("type", "text"),
+    "refusal": ("type", "refusal"),
+    "summary_text": ("type", "text"),
+    "reasoning_text": ("type", "text"),
+    "input_image": ("type", "image_url", "detail"),
+    "input_file": ("type", "filename", "file_data"),
+}
+# Without it, reasoning cannot be sent back to a server that keeps nothing.
+_INCLUDED = "reasoning.encrypted_content"
+_MESSAGES_TOOL = ("type", "name", "description", "input_schema", "strict", "cache_control")
+# The program does the calls of these tools itself, although the provider has defined them.
+_CLIENT_TOOL = re.compile(r"(bash|text_editor|memory)_20\d{6}")
+_CLIENT_FIELDS = ("type", "name", "cache_control", "max_characters")
+_BLOCKS = {
+    "text": ("type", "text", "cache_control"),
+    "image": ("type", "source", "cache_control"),
+    "document": ("type", "source", "title", "context", "cache_control"),
+    "tool_use": ("type", "id", "name", "input", "cache_control"),
+    "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+}
+# Other sources are addresses and files.
+_BLOCK_SOURCES = {"base64": ("type", "media_type", "data"), "text": ("type", "media_type", "data")}
+_TOOL_CHOICES = ("auto", "any", "tool", "none")
+_MOST_DEPTH = 3
 
 
 @dataclass(slots=True)
@@ -105,34 +184,6 @@ def _refuse(name: str, text: str) -> RelayError:
     return RelayError(400, f"{name}_refused", f"the relay refuses `{name}`: {text}")
 
 
-_CHAT_FIELDS = ("parallel_tool_calls", "response_format", "function_call")
-_CHAT_FUNCTION = ("name", "description", "parameters", "strict")
-# The program does these calls itself.
-_CHAT_TOOLS = {"function": _CHAT_FUNCTION, "custom": ("name", "description", "format")}
-_CHAT_MESSAGE = (
-    "role",
-    "content",
-    "name",
-    "tool_calls",
-    "tool_call_id",
-    "function_call",
-    "refusal",
-    *REASONING_FIELDS,
-)
-_CHAT_PARTS = {
-    "text": ("type", "text", "cache_control"),
-    "refusal": ("type", "refusal"),
-    "image_url": ("type", "image_url"),
-    "input_audio": ("type", "input_audio"),
-    "file": ("type", "file"),
-}
-_CHAT_INSIDE = {
-    "image_url": ("url", "detail"),
-    "input_audio": ("data", "format"),
-    "file": ("file_data", "filename"),
-}
-
-
 def rewrite_completion(body: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     """Return the part of a request that may pass. Raises RelayError for a request without messages."""
     kept: dict[str, Any] = {
@@ -201,44 +252,6 @@ def _rewrite_chat_part(part: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
         # A message may not be empty, and the model should know that something is missing.
         return {"type": "text", "text": f"[withheld: {kind[:40]}]"}
     return kept
-
-
-# The program does these calls itself.
-_RESPONSES_TOOLS = {
-    "function": ("type", "name", "description", "parameters", "strict"),
-    "custom": ("type", "name", "description", "format"),
-    "local_shell": ("type",),
-    "apply_patch": ("type",),
-}
-# A group of functions and custom tools, such as the tools of one of the program's MCP servers.
-_NAMESPACE = ("type", "name", "description", "tools")
-_GROUPED = ("function", "custom")
-_CALL = ("type", "id", "call_id", "status")
-_ITEMS = {
-    "message": ("type", "id", "role", "content", "status", "phase"),
-    "function_call": (*_CALL, "name", "namespace", "arguments"),
-    "function_call_output": (*_CALL, "output"),
-    "custom_tool_call": (*_CALL, "name", "namespace", "input"),
-    "custom_tool_call_output": (*_CALL, "output"),
-    "local_shell_call": (*_CALL, "action"),
-    "local_shell_call_output": (*_CALL, "output"),
-    "apply_patch_call": (*_CALL, "operation"),
-    "apply_patch_call_output": (*_CALL, "output"),
-    "reasoning": ("type", "id", "summary", "content", "encrypted_content", "status"),
-}
-_ITEM_PARTS = {
-    "input_text": ("type", "text"),
-    # Annotations name files and addresses of the server.
-    "output_text": ("type", "text"),
-    "text": ("type", "text"),
-    "refusal": ("type", "refusal"),
-    "summary_text": ("type", "text"),
-    "reasoning_text": ("type", "text"),
-    "input_image": ("type", "image_url", "detail"),
-    "input_file": ("type", "filename", "file_data"),
-}
-# Without it, reasoning cannot be sent back to a server that keeps nothing.
-_INCLUDED = "reasoning.encrypted_content"
 
 
 def rewrite_response(body: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
@@ -325,25 +338,6 @@ def _rewrite_item_part(part: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     for name in lost:
         notes.withhold(f"{kind}.{name}")
     return {**kept, "annotations": []} if kind == "output_text" else kept
-
-
-_MESSAGES_TOOL = ("type", "name", "description", "input_schema", "strict", "cache_control")
-# The program does the calls of these tools itself, although the provider has defined them.
-_CLIENT_TOOL = re.compile(r"(bash|text_editor|memory)_20\d{6}")
-_CLIENT_FIELDS = ("type", "name", "cache_control", "max_characters")
-_BLOCKS = {
-    "text": ("type", "text", "cache_control"),
-    "image": ("type", "source", "cache_control"),
-    "document": ("type", "source", "title", "context", "cache_control"),
-    "tool_use": ("type", "id", "name", "input", "cache_control"),
-    "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
-    "thinking": ("type", "thinking", "signature"),
-    "redacted_thinking": ("type", "data"),
-}
-# Other sources are addresses and files.
-_BLOCK_SOURCES = {"base64": ("type", "media_type", "data"), "text": ("type", "media_type", "data")}
-_TOOL_CHOICES = ("auto", "any", "tool", "none")
-_MOST_DEPTH = 3
 
 
 def rewrite_messages(body: Mapping[str, Any], notes: Notes) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.text import quote_argument
 from harness.reports.format_files import list_formats
 
+# A larger file is recognized by its first line alone.
+_WHOLE_BYTES = 64 * MIB
+
 
 @dataclass(slots=True)
 class KnownTasks:
@@ -71,10 +74,6 @@ class KnownTasks:
 def _reduce(text: str) -> str:
     """Return a text with all its space alike, because projects strip it differently."""
     return " ".join(text.split())
-
-
-# A larger file is recognized by its first line alone.
-_WHOLE_BYTES = 64 * MIB
 
 
 @dataclass(frozen=True, slots=True)

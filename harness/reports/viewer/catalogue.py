@@ -34,6 +34,7 @@ _MOST_INDEXES = 4
 # The time that one request reads on in a long file.
 _INDEX_SECONDS = 0.4
 _Signature = tuple[object, ...]
+_MOST_WRONG = 500
 
 
 class UnknownRunError(UsageError):
@@ -205,7 +206,6 @@ def _sign(folder: Path) -> _Signature:
     return tuple(found)
 
 
-_MOST_WRONG = 500
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
 

@@ -31,6 +31,17 @@ INDEX = "index.html"
 # The newest runs, so that the page that lists them stays below 10 MB.
 _MOST_RUNS = 10_000
 _WITHOUT_SCRIPT = "This page lists runs with JavaScript. Their folders are beside it."
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>harness view</title>
+</head>
+<body><p><a href="{url}">Open the viewer</a></p></body>
+</html>
+"""
 
 
 def export_pages(catalogue: Catalogue, target: Path) -> Iterator[tuple[str, str | None]]:
@@ -91,19 +102,6 @@ def _export_run(folder: Path, target: Path) -> None:
     )
     with open(target / REPORT, "x", encoding="utf-8") as file:
         file.writelines(parts)
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url={url}">
-<title>harness view</title>
-</head>
-<body><p><a href="{url}">Open the viewer</a></p></body>
-</html>
-"""
 
 
 @contextmanager

@@ -61,6 +61,31 @@ from harness.runs.store import TRANSCRIPTS, read_manifest
 from harness.runs.transcript_file import transcript_name
 from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
 
+# More tasks, categories or facts than a reader looks through.
+_MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
+_FACT_CHARACTERS = 2000
+# The attempts under way whose transcripts are opened, and the longest first entry that is read.
+_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+# More attempts take seconds to read.
+_MOST_CHARTED = 20_000
+MOST_RUNS = 200
+"""The most runs of one range."""
+RUN_SORTS = {
+    "run": "name",
+    "benchmark": "benchmark",
+    "agent": "agent",
+    "model": "model",
+    "rate": "rate",
+    "progress": "finished_attempts",
+    "cost": "cost",
+    "duration": "duration_seconds",
+    "started": "started_at",
+}
+"""The fields of a run that sort the list, by the heads of its columns."""
+_MOST_CELLS = 200
+MOST_TASKS = 2000
+"""The most names of one list of tasks."""
+
 
 def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: int) -> dict[str, Any]:
     """Return the values of an attempt. One that is under way has a transcript and no record.
@@ -104,17 +129,6 @@ def read_record(index: FollowedIndex, offset: int) -> AttemptRecord:
         raise UsageError("the record has changed while it was read", hint="reload the page") from error
 
 
-# More tasks, categories or facts than a reader looks through.
-_MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
-_FACT_CHARACTERS = 2000
-# The attempts under way whose transcripts are opened, and the longest first entry that is read.
-_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
-# More attempts take seconds to read.
-_MOST_CHARTED = 20_000
-MOST_RUNS = 200
-"""The most runs of one range."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunOrder:
     """The order of the list of runs. Runs without the value come last."""
@@ -136,20 +150,6 @@ class RunOrder:
         return [*sorted(known, key=lambda run: getattr(run[1], field), reverse=self.descending), *rest]
 
 
-RUN_SORTS = {
-    "run": "name",
-    "benchmark": "benchmark",
-    "agent": "agent",
-    "model": "model",
-    "rate": "rate",
-    "progress": "finished_attempts",
-    "cost": "cost",
-    "duration": "duration_seconds",
-    "started": "started_at",
-}
-"""The fields of a run that sort the list, by the heads of its columns."""
-
-
 def list_runs(
     catalogue: Catalogue,
     search: str = "",
@@ -169,9 +169,6 @@ def list_runs(
         "runs": [_describe_listed(key, run) for key, run in shown],
         "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
     }
-
-
-_MOST_CELLS = 200
 
 
 def describe_matrix(catalogue: Catalogue) -> dict[str, Any]:
@@ -378,10 +375,6 @@ def _measure_ages(folder: Path, name: str, now: float) -> tuple[float | None, fl
     began = first.get("time") if isinstance(first, dict) else None
     age = now - began if isinstance(began, float) and 0 <= began <= now else None
     return age, max(now - changed, 0.0)
-
-
-MOST_TASKS = 2000
-"""The most names of one list of tasks."""
 
 
 def describe_comparison(baseline: Path, candidate: Path) -> dict[str, Any]:

@@ -43,6 +43,16 @@ _SECONDS = 60.0
 _TIMEOUT = Field(
     default=_SECONDS, gt=0, le=600, allow_inf_nan=False, description="Seconds after which it is ended."
 )
+EVENT_STREAM = "text/event-stream"
+# Proxies close a connection that is silent for a minute.
+_SILENT_SECONDS = 15.0
+_COMMENT = b": the command runs\n\n"
+_ONE = "/v1/sandboxes/{id}"
+_DEFAULT_MODE = "644"
+_MOST_MODE = 0o777
+_PIECE_BYTES = 256 * 1024
+_WAIT_SECONDS = 30.0
+_LOGGER = get_logger(__name__)
 
 
 class BashArguments(Arguments):
@@ -144,14 +154,7 @@ async def call_tool(sandbox: Sandbox, name: str, arguments: Mapping[str, Any]) -
         return error.message, True
 
 
-EVENT_STREAM = "text/event-stream"
-# Proxies close a connection that is silent for a minute.
-_SILENT_SECONDS = 15.0
-_COMMENT = b": the command runs\n\n"
-
-
 router = make_router()
-_ONE = "/v1/sandboxes/{id}"
 
 
 @router.post(
@@ -231,12 +234,6 @@ def _write_event(name: str, data: BaseModel) -> bytes:
 
 def _write_error(error: ServiceError) -> bytes:
     return b"event: error\ndata: %s\n\n" % encode_error(error)
-
-
-_DEFAULT_MODE = "644"
-_MOST_MODE = 0o777
-_PIECE_BYTES = 256 * 1024
-_WAIT_SECONDS = 30.0
 
 
 class _FileContent(Response):
@@ -345,9 +342,6 @@ def _read_mode(text: str) -> int:
             f"'mode' must be octal, from 0 to {_MOST_MODE:o}, not {text[:40]!r}", status=422
         )
     return mode
-
-
-_LOGGER = get_logger(__name__)
 
 
 async def open_session(service: Service, client: str, request: CreateSandboxRequest) -> SandboxSession:

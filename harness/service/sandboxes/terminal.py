@@ -36,6 +36,10 @@ _OPENED = 101
 
 Serve = Callable[[WebSocket, Service], Awaitable[None]]
 """Serves a WebSocket, which it accepts. It may raise ServiceError and HarnessError at any time."""
+PATH = "/v1/sandboxes/{id}/terminal"
+# The guest keeps no more keys than this for a program that does not read.
+_KEY_BYTES = 16 * 1024
+_SHELL = ("/bin/bash", "--login")
 
 
 def make_socket_route(path: str, label: str, service: Service, serve: Serve) -> WebSocketRoute:
@@ -92,12 +96,6 @@ async def _refuse(websocket: WebSocket, error: ServiceError) -> None:
     except Exception as failure:
         if not _is_gone(websocket, failure):
             raise
-
-
-PATH = "/v1/sandboxes/{id}/terminal"
-# The guest keeps no more keys than this for a program that does not read.
-_KEY_BYTES = 16 * 1024
-_SHELL = ("/bin/bash", "--login")
 
 
 class TerminalSize(BaseModel):

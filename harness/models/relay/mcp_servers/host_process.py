@@ -24,6 +24,12 @@ KEPT_BYTES = 4096
 # How long the reason for the end of a program may arrive after its last message.
 REASON_SECONDS = 1.0
 READ_BYTES = 64 * 1024
+# The server sets the pause before a reconnection, and may set none. This many reconnections are made without
+# a further pause. Each one after them waits until this time has passed since the one before it.
+FREE_RECONNECTIONS = 20
+RECONNECTION_SECONDS = 1.0
+_EVENTS = "text/event-stream"
+_DATA = b"data:"
 
 
 @dataclass(slots=True)
@@ -112,14 +118,6 @@ async def open_host_process(
                     note_unclean(end.fault)
             finally:
                 draining.cancel()
-
-
-# The server sets the pause before a reconnection, and may set none. This many reconnections are made without
-# a further pause. Each one after them waits until this time has passed since the one before it.
-FREE_RECONNECTIONS = 20
-RECONNECTION_SECONDS = 1.0
-_EVENTS = "text/event-stream"
-_DATA = b"data:"
 
 
 @dataclass(frozen=True, slots=True)

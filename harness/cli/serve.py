@@ -83,7 +83,7 @@ def serve(
     """
     from harness.cli.interrupts import Interrupted, run_until_signal
     from harness.core.errors import UsageError
-    from harness.service.access import make_token, require_usable_token
+    from harness.service.app import make_token, require_usable_token
     from harness.service.metrics import bound_concurrency
     from harness.service.server import make_event_loop
     from harness.service.settings import RaySettings, ServiceSettings

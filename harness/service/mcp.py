@@ -20,7 +20,7 @@ from harness.core.errors import HarnessError, UsageError
 from harness.core.logger import get_logger
 from harness.core.version import __version__
 from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES, keep_open, load_library
-from harness.service.access import require_own_origin
+from harness.service.app import require_own_origin
 from harness.service.errors import (
     DrainingError,
     InvalidRequestError,

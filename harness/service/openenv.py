@@ -27,9 +27,8 @@ from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec
 from harness.host.episode import MOST_SNAPSHOT_BYTES, Episode, EpisodeSnapshot, bound_life
-from harness.service.body import encode_reply, read_json
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, ShareUsedError, explain
-from harness.service.operations import Call
+from harness.service.operations import Call, encode_reply, read_json
 from harness.service.sandboxes.models import SnapshotRequest
 from harness.service.service import Service
 from harness.service.verdicts.samples import Deadline, Work, grade_work

@@ -15,8 +15,8 @@ from harness.host.retries import read_wait_seconds
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.stock import Stock
-from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
+from harness.service.operations import Bodies
 from harness.service.queue import FairQueue
 from harness.service.sandboxes.held_snapshots import HeldSnapshots
 from harness.service.sandboxes.sessions import SandboxSessions

@@ -18,9 +18,8 @@ from harness.core.tools import Arguments, Tool
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.streaming import OutputChunk, OutputStream
-from harness.service.body import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, encode_error
-from harness.service.operations import Call, Called, StreamedReply, make_router
+from harness.service.operations import Call, Called, StreamedReply, encode_reply, make_router
 from harness.service.sandboxes.models import (
     CreateSandboxRequest,
     Encoding,

@@ -18,7 +18,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from harness.core.errors import describe_first_error
 from harness.core.logger import get_logger
 from harness.sandbox.streaming import Terminal
-from harness.service.body import read_json
 from harness.service.errors import (
     DrainingError,
     InvalidRequestError,
@@ -27,6 +26,7 @@ from harness.service.errors import (
     explain_error,
     make_error_response,
 )
+from harness.service.operations import read_json
 from harness.service.service import Service
 
 _LOGGER = get_logger(__name__)

@@ -21,9 +21,8 @@ from harness.core.errors import UsageError, quote_value
 from harness.core.inputs.json_text import MAX_TEST_DIGITS
 from harness.core.types import Status, Verdict
 from harness.core.version import __version__
-from harness.service.body import encode_reply
 from harness.service.errors import InvalidRequestError, ServiceError
-from harness.service.operations import Call, Called, StreamedReply, make_router
+from harness.service.operations import Call, Called, StreamedReply, encode_reply, make_router
 from harness.service.service import Service
 from harness.service.verdicts.samples import (
     SAMPLE_FIELDS,

@@ -39,13 +39,7 @@ from harness.environments.container.changes import list_changes
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.seal import LEVELS, Level
 from harness.environments.container.target import TaskFolderTarget
-from harness.environments.container.task_folder import (
-    SOLUTION,
-    STEPS,
-    TESTS,
-    TaskFolder,
-    list_included_files,
-)
+from harness.environments.container.task_folder import SOLUTION, STEPS, TESTS, TaskFolder, list_included_files
 from harness.environments.os.root_sandbox import FileEntry
 from harness.runs.agents.agent import AgentSettings, AttemptContext
 

@@ -20,13 +20,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from harness.audit.forging import (
-    AS_USUAL,
-    OWN,
-    build_forger,
-    build_forging_controls,
-    read_levels,
-)
+from harness.audit.forging import AS_USUAL, OWN, build_forger, build_forging_controls, read_levels
 from harness.audit.results import Audit, AuditedAttempt
 from harness.audit.suite import (
     ATTACKER,
@@ -234,8 +228,7 @@ def make_audit_folder(plan: AuditPlan) -> Path:
         folder.mkdir(parents=True)
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be made: {error.strerror}",
-            hint="choose another folder with --output-dir DIR",
+            f"{folder}: cannot be made: {error.strerror}", hint="choose another folder with --output-dir DIR"
         ) from error
     with replace_file(folder / AUDIT) as file:
         about = plan.describe()
@@ -257,10 +250,7 @@ def plan_resumed_audit(folder: Path, *, is_trusted: bool = False, notify: Callab
         if not is_trusted and not is_signature(about.get(SIGNATURE), ["audit", unsigned]):
             refuse_effects(folder, list_effects(config))
         plan = plan_audit(
-            *(config, about["attacked"]),
-            attacks=about["attacks"],
-            levels=about.get("levels"),
-            notify=notify,
+            *(config, about["attacked"]), attacks=about["attacks"], levels=about.get("levels"), notify=notify
         )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error

@@ -115,11 +115,7 @@ def build_call_tests(
 
 
 def build_assert_tests(
-    tests: Sequence[str],
-    *,
-    names: Sequence[str] | None = None,
-    setup: str = "",
-    solution: str | None = None,
+    tests: Sequence[str], *, names: Sequence[str] | None = None, setup: str = "", solution: str | None = None
 ) -> ProgramTests:
     """Return the target of a program that trusted Python source tests, such as `assert add(1, 2) == 3`.
 

@@ -64,7 +64,7 @@ _INSTALLS = {
 }
 _PREPARATIONS = {
     "django/django": "sed -i '/en_US.UTF-8/s/^# //g' /etc/locale.gen && locale-gen\n"
-    "export LANG=en_US.UTF-8 LANGUAGE=en_US:en LC_ALL=en_US.UTF-8 PYTHONIOENCODING=utf8",
+    "export LANG=en_US.UTF-8 LANGUAGE=en_US:en LC_ALL=en_US.UTF-8 PYTHONIOENCODING=utf8"
 }
 _PARSERS = {
     "scikit-learn/scikit-learn": "parse_log_scikit",

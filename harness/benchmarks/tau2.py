@@ -227,8 +227,7 @@ def _read_domain(
     objects = (database, own, splits)
     if policy is None or not isinstance(tasks, list) or not all(isinstance(each, dict) for each in objects):
         raise DataError(
-            "needs a list of tasks, and beside it a policy and objects in db.json or db.toml",
-            path=place,
+            "needs a list of tasks, and beside it a policy and objects in db.json or db.toml", path=place
         )
     functions = load_domain(domain)
     guidelines = read_text(_SIMULATORS[bool(functions.user_tools)], simulator) or _GUIDELINES

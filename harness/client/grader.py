@@ -395,10 +395,7 @@ def _fail(samples: Sequence[_Sample], error: Exception) -> None:
 
 @contextlib.asynccontextmanager
 async def open_batch_grader(
-    connection: Connection,
-    benchmark: str,
-    facts: ServiceFacts,
-    check: Callable[[], Awaitable[ServiceFacts]],
+    connection: Connection, benchmark: str, facts: ServiceFacts, check: Callable[[], Awaitable[ServiceFacts]]
 ) -> AsyncIterator[BatchGrader]:
     """Yield the grader of a run. The end of the block ends all requests."""
     grader = BatchGrader(connection, benchmark, facts, check)

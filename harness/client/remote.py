@@ -112,11 +112,7 @@ class RemoteHost:
         async with (
             self._open_connection() as connection,
             open_remote_sandbox(
-                connection,
-                image,
-                limits=limits,
-                terminals=terminals,
-                deadline_seconds=deadline_seconds,
+                connection, image, limits=limits, terminals=terminals, deadline_seconds=deadline_seconds
             ) as sandbox,
         ):
             yield sandbox

@@ -226,12 +226,7 @@ class RemoteSandbox:
         return request, request["timeout_seconds"]
 
     def terminal(
-        self,
-        argv: Sequence[str] = ("/bin/bash", "--login"),
-        *,
-        rows: int,
-        columns: int,
-        timeout: float,
+        self, argv: Sequence[str] = ("/bin/bash", "--login"), *, rows: int, columns: int, timeout: float
     ) -> contextlib.AbstractAsyncContextManager[RemoteTerminal]:
         """Return a context manager that runs a program on a terminal, as `Sandbox.terminal` does.
 
@@ -342,12 +337,7 @@ async def open_remote_forks(
 
 @contextlib.asynccontextmanager
 async def open_remote_sandbox(
-    connection: Connection,
-    image: str,
-    *,
-    limits: Limits | None,
-    terminals: bool,
-    deadline_seconds: float,
+    connection: Connection, image: str, *, limits: Limits | None, terminals: bool, deadline_seconds: float
 ) -> AsyncIterator[RemoteSandbox]:
     """Yield a new sandbox of a service. The end of the block deletes it.
 

@@ -127,11 +127,7 @@ def decode_usage(usage: Any) -> Usage:
 
 def _encode_message(message: Message, replay_reasoning: bool) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
-        yield {
-            "type": "function_call_output",
-            "call_id": message.tool_call_id or "",
-            "output": message.text,
-        }
+        yield {"type": "function_call_output", "call_id": message.tool_call_id or "", "output": message.text}
         return
     thoughts = _list_replayed(message) if replay_reasoning else []
     yield from (thought["item"] for thought in thoughts if thought["before"] == _BEFORE_TEXT)

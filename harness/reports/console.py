@@ -101,9 +101,7 @@ def grid(*headings: str) -> Table:
     )
     for heading in headings:
         table.add_column(
-            heading.removeprefix(">"),
-            justify="right" if heading.startswith(">") else "left",
-            overflow="fold",
+            heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left", overflow="fold"
         )
     return table
 

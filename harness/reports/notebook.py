@@ -123,8 +123,7 @@ def build_frame(attempts: Iterable[AttemptRecord]) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise UsageError(
-            "a frame needs pandas, which is not installed",
-            hint=describe_installation("notebook"),
+            "a frame needs pandas, which is not installed", hint=describe_installation("notebook")
         ) from error
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     metrics: dict[str, dict[int, Any]] = {}

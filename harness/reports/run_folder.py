@@ -32,13 +32,7 @@ from harness.runs.store import (
     read_records,
     read_records_at,
 )
-from harness.runs.summary import (
-    HEADLINE,
-    ModelUse,
-    describe_rate,
-    summarize_records,
-    summary_json,
-)
+from harness.runs.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.runs.trust import describe_resume
 
 if TYPE_CHECKING:

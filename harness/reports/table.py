@@ -239,10 +239,7 @@ def _facts(
     if isolation is not None:
         facts.append(("isolation", isolation))
     facts.append(("duration", duration(duration_seconds)))
-    styles = {
-        RATE: "bold",
-        "coverage": "bold yellow" if summary.coverage.get("missing") else "",
-    }
+    styles = {RATE: "bold", "coverage": "bold yellow" if summary.coverage.get("missing") else ""}
     table = grid("", "")
     for label, text in facts:
         table.add_row(cell(label), cell(text), style=styles.get(label, ""))

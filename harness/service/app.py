@@ -201,11 +201,7 @@ def make_service_app(
         routes: further routes, such as WebSockets. The app has checked the token before.
     """
     app = FastAPI(
-        routes=[
-            *operations,
-            *routes,
-            WebSocketRoute("/{path:path}", _refuse_socket),
-        ],
+        routes=[*operations, *routes, WebSocketRoute("/{path:path}", _refuse_socket)],
         # The operations describe themselves, and a redirect would name a path without the token, at the host
         # that the client names.
         openapi_url=None,
@@ -217,9 +213,7 @@ def make_service_app(
 
 async def _refuse_path(request: Request, _error: Exception) -> Response:
     error = InvalidRequestError(
-        f"the service has no path {request.url.path!r}; /docs lists all",
-        code="unknown_path",
-        status=404,
+        f"the service has no path {request.url.path!r}; /docs lists all", code="unknown_path", status=404
     )
     return make_error_response(error)
 

@@ -162,10 +162,7 @@ class McpEndpoints:
 
     def list_routes(self) -> list[Route]:
         """Return the routes."""
-        return [
-            Route(SESSION_PATH, _App(self, SESSION_PATH)),
-            Route(SANDBOX_PATH, _App(self, SANDBOX_PATH)),
-        ]
+        return [Route(SESSION_PATH, _App(self, SESSION_PATH)), Route(SANDBOX_PATH, _App(self, SANDBOX_PATH))]
 
     async def serve(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request at one of the two paths."""

@@ -391,10 +391,7 @@ class _Session:
     async def _keep(self, episode: Episode, idle_seconds: float) -> Reply:
         """Hold the state of the episode for resets with its name."""
         name, kept = await self._service.snapshots.keep(
-            self._client,
-            episode.snapshot(),
-            most_bytes=MOST_SNAPSHOT_BYTES,
-            idle_seconds=idle_seconds,
+            self._client, episode.snapshot(), most_bytes=MOST_SNAPSHOT_BYTES, idle_seconds=idle_seconds
         )
         described = {"name": name, "bytes": kept.size_bytes, "idle_seconds": idle_seconds}
         result = Result(observation={"text": "", "snapshot": described})

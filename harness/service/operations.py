@@ -401,11 +401,7 @@ class _Streaming(Response):
     """Sends the parts of a reply, and ends their iterator when the client goes away."""
 
     def __init__(
-        self,
-        reply: StreamedReply,
-        body: HeldBody | None,
-        end: Callable[[int], None],
-        seconds: float,
+        self, reply: StreamedReply, body: HeldBody | None, end: Callable[[int], None], seconds: float
     ) -> None:
         self._reply = reply
         self._seconds = seconds

@@ -100,7 +100,6 @@ async def run_service(
     """
     try:
         from harness.service.app import describe, make_service_app
-        from harness.service.server import serve
         from harness.service.service import open_service
 
         operations = list_operations()
@@ -144,8 +143,7 @@ def make_event_loop() -> asyncio.AbstractEventLoop:
 
 def _explain_missing(error: ImportError) -> UsageError:
     return UsageError(
-        f"the service needs packages that are not installed: {error}",
-        hint=describe_installation("serve"),
+        f"the service needs packages that are not installed: {error}", hint=describe_installation("serve")
     )
 
 

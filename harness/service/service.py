@@ -168,11 +168,7 @@ async def open_service(
 
 @contextlib.asynccontextmanager
 async def _open_workers(
-    settings: ServiceSettings,
-    engine: Engine,
-    host: LocalHost,
-    node_run_id: str,
-    metrics: ServiceMetrics,
+    settings: ServiceSettings, engine: Engine, host: LocalHost, node_run_id: str, metrics: ServiceMetrics
 ) -> AsyncIterator[Workers]:
     """Yield the workers of a service: this machine, or the nodes of a Ray cluster.
 

@@ -77,9 +77,7 @@ BENCHMARKS = (
         find_category=category_of,
         names_tell_splits=False,
         missing={name: f"--filter-category {name} selects it" for name in ("dev", "std")},
-        missing_categories={
-            WEB_BROWSING: "it is Mind2Web's recorded web pages, which harness does not run",
-        },
+        missing_categories={WEB_BROWSING: "it is Mind2Web's recorded web pages, which harness does not run"},
         narrow=_narrow,
         gather=read_layout,
         why_quarantined=_first(lambda category, task_id: category.why_quarantined(task_id)),

@@ -173,13 +173,7 @@ def download(url: str, path: Path, *, published_at: str, observer: DownloadObser
                 f"{url} has SHA-256 {found}, but the hub names {wanted}",
                 hint="a proxy or a mirror changed the file, or has an old one",
             )
-        note = {
-            "url": published_at,
-            **facts,
-            "bytes": part.stat().st_size,
-            "sha256": found,
-            "fetched": now(),
-        }
+        note = {"url": published_at, **facts, "bytes": part.stat().st_size, "sha256": found, "fetched": now()}
         os.replace(part, path)
         replace_file(note_file(path), json.dumps(note, indent=2).encode() + b"\n")
         state.unlink(missing_ok=True)

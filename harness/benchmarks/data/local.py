@@ -41,11 +41,7 @@ SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 def read_rows(
-    path: Path,
-    *,
-    max_bytes: int = MAX_BYTES,
-    or_object: bool = False,
-    left_on_disk: Collection[str] = (),
+    path: Path, *, max_bytes: int = MAX_BYTES, or_object: bool = False, left_on_disk: Collection[str] = ()
 ) -> tuple[list[Row], str]:
     """Return the rows of a file, at least one, and the SHA-256 (hex) of the file's raw bytes.
 

@@ -19,12 +19,7 @@ from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.compose import read_services
 from harness.environments.container.images import choose_limits, find_main_image, find_services
-from harness.environments.container.machine import (
-    ContainerSandbox,
-    Machine,
-    describe_failure,
-    open_machine,
-)
+from harness.environments.container.machine import ContainerSandbox, Machine, describe_failure, open_machine
 from harness.environments.container.proxy import give_proxy, read_allowed_hosts
 from harness.environments.container.seal import Level
 from harness.environments.container.services import Group, Services, open_group
@@ -390,10 +385,7 @@ async def solve(environment: ContainerEnvironment) -> Submission:
     given = folder.toml.solution.env
     result = await machine.exec(
         f"exec /solution/{SOLVE_SCRIPT}",
-        env={
-            **ORACLE_VARIABLES,
-            **resolve_env(given, environment.setup.pass_env, place="solution.env"),
-        },
+        env={**ORACLE_VARIABLES, **resolve_env(given, environment.setup.pass_env, place="solution.env")},
         timeout=min(folder.toml.agent.timeout_sec or environment.seconds_left, environment.seconds_left),
         keep_bytes=SHOWN_BYTES,
     )

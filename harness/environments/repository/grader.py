@@ -141,10 +141,7 @@ def describe_counts(target: RepositoryTests, counts: RepairCounts | None) -> Map
     """Return the metrics of a run of the tests."""
     wanted, kept = len(target.fail_to_pass), len(target.pass_to_pass)
     failed = (wanted, kept) if counts is None else (len(counts.unrepaired), len(counts.broken))
-    return {
-        "fail_to_pass": f"{wanted - failed[0]}/{wanted}",
-        "pass_to_pass": f"{kept - failed[1]}/{kept}",
-    }
+    return {"fail_to_pass": f"{wanted - failed[0]}/{wanted}", "pass_to_pass": f"{kept - failed[1]}/{kept}"}
 
 
 def explain(counts: RepairCounts | None, shown: str) -> str:

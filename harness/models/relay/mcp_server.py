@@ -52,8 +52,7 @@ def load_library() -> None:
         import mcp  # noqa: F401
     except ImportError as error:
         raise UsageError(
-            f"the Model Context Protocol needs the package mcp: {error}",
-            hint=describe_installation("mcp"),
+            f"the Model Context Protocol needs the package mcp: {error}", hint=describe_installation("mcp")
         ) from error
     # Without a handler, Python prints the warnings of the package, which quote bytes of the other side.
     logger = logging.getLogger("mcp")

@@ -259,9 +259,7 @@ def rewrite_response(body: Mapping[str, Any], notes: Notes) -> dict[str, Any]:
     given = body.get("input")
     if not isinstance(given, str | list) or not given:
         raise RelayError(400, "invalid_request", "'input' must be a text or a list that is not empty")
-    kept: dict[str, Any] = {
-        "input": given if isinstance(given, str) else list(_rewrite_items(given, notes)),
-    }
+    kept: dict[str, Any] = {"input": given if isinstance(given, str) else list(_rewrite_items(given, notes))}
     if isinstance(body.get("instructions"), str):
         kept["instructions"] = body["instructions"]
     text = body.get("text")

@@ -304,8 +304,6 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult
-
-        from harness.reports.trajectories.spans import CollectorSession
     except ImportError as error:
         raise UsageError(
             "spans cannot be sent, because OpenTelemetry is not installed",

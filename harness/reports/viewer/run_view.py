@@ -24,12 +24,7 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
-from harness.reports.figures import (
-    count,
-    describe_range,
-    duration,
-    percent,
-)
+from harness.reports.figures import count, describe_range, duration, percent
 from harness.reports.html import RunCharts
 from harness.reports.page_values import (
     describe_category,

@@ -100,10 +100,7 @@ async def _run_python(sandbox: Sandbox, asked: PythonArguments) -> str:
 
 async def _run(sandbox: Sandbox, command: list[str], script: str, seconds: float) -> str:
     result = await sandbox.exec(
-        command,
-        stdin=script.encode("utf-8", "surrogatepass"),
-        timeout=seconds,
-        keep_bytes=_SHOWN_BYTES,
+        command, stdin=script.encode("utf-8", "surrogatepass"), timeout=seconds, keep_bytes=_SHOWN_BYTES
     )
     return _describe(result, seconds)
 
@@ -390,10 +387,7 @@ async def keep_alive(id: str, call: Called) -> SandboxInfo:
 
 
 @router.delete(
-    _ONE,
-    summary="End a sandbox with everything that runs in it.",
-    name="delete_sandbox",
-    status_code=204,
+    _ONE, summary="End a sandbox with everything that runs in it.", name="delete_sandbox", status_code=204
 )
 async def delete(id: str, call: Called) -> None:
     """Destroy a sandbox. Raises ServiceError."""

@@ -309,11 +309,7 @@ class SandboxSessions:
         self.require_room(client, request)
         now = time.monotonic()
         session = SandboxSession(
-            secrets.token_urlsafe(24),
-            client,
-            request,
-            deadline=now + request.deadline_seconds,
-            last_used=now,
+            secrets.token_urlsafe(24), client, request, deadline=now + request.deadline_seconds, last_used=now
         )
         opened = asyncio.Event()
         holder = asyncio.create_task(self._hold(session, opened))

@@ -118,10 +118,7 @@ class ServerConnection:
 
 @contextlib.asynccontextmanager
 async def connect(
-    server: McpServer,
-    place: ServerPlace | None = None,
-    *,
-    note_unclean: Callable[[str], None] | None = None,
+    server: McpServer, place: ServerPlace | None = None, *, note_unclean: Callable[[str], None] | None = None
 ) -> AsyncIterator[ServerConnection]:
     """Start a server or connect to it, and yield the connection. Its program ends with the block.
 
@@ -156,10 +153,7 @@ async def connect(
 
 
 def _open_program(
-    server: McpServer,
-    command: str,
-    place: ServerPlace | None,
-    note_unclean: Callable[[str], None] | None,
+    server: McpServer, command: str, place: ServerPlace | None, note_unclean: Callable[[str], None] | None
 ) -> contextlib.AbstractAsyncContextManager[Program]:
     env = expand_values(server.env, os.environ, where=f"mcp_servers.{server.name}.env")
     if place is None:

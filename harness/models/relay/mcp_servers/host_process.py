@@ -87,10 +87,7 @@ class HostProcess:
 
 @contextlib.asynccontextmanager
 async def open_host_process(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    note_unclean: Callable[[str], None] | None = None,
+    command: Sequence[str], *, env: Mapping[str, str], note_unclean: Callable[[str], None] | None = None
 ) -> AsyncIterator[HostProcess]:
     """Start a program and yield it. Its process tree ends with the block, and with this process.
 

@@ -22,14 +22,11 @@ from harness.core.types import Status
 from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
-from harness.runs.changes import Change
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.planned_attempt import list_task_ids
 from harness.runs.progress import RunObserver
-from harness.runs.replayed import describe_difference
-from harness.runs.resume import change_resumed_config, read_resumed_config, read_unsound_references
-from harness.runs.retry import Retry, begin_retry, list_remaining
-from harness.runs.run import Run, open_run
+from harness.runs.resume import read_unsound_references
+from harness.runs.run import Retry, Run, begin_retry, list_remaining, open_run
 from harness.runs.run_files import StorageError
 from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
@@ -37,9 +34,8 @@ from harness.runs.run_starts import NewRun, ResumedRun, RunStart
 from harness.runs.selection import Selection, select
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import DEFAULT_AGENT
-from harness.runs.store import read_manifest, read_results
-from harness.runs.trust import require_trust
-from harness.runs.usage import list_absent_servers
+from harness.runs.store import read_results
+from harness.runs.stored_result import describe_difference, list_absent_servers
 
 # The numbers of objects, and of younger collections, that make each generation be collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -73,22 +69,6 @@ def carry_out(
     made = make_run(config, output, start, retry=retry, notices=notices, serves_client=serves_client)
     if made.exit_code:
         raise typer.Exit(made.exit_code)
-
-
-def resume_run(
-    folder: Path, given: Callable[[RunConfig], RunConfig | None], accepted: Sequence[str], *, is_trusted: bool
-) -> tuple[RunConfig, ResumedRun]:
-    """Return the config of the run in `folder` with the settings of this command, and its start.
-
-    `given` returns these settings from the recorded config, None without any. Raises UsageError.
-    """
-    manifest = read_manifest(folder)
-    config = read_resumed_config(folder, manifest)
-    changed: list[Change] = []
-    if (settings := given(config)) is not None:
-        config, changed = change_resumed_config(folder, config, settings, accepted)
-    trusted = require_trust(folder, manifest, config, is_trusted=is_trusted)
-    return config, ResumedRun(folder, accepted, changed, trusted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def schema() -> None:
     """Print the JSON schema of a config. Editors complete and check its keys by it."""
     import json
 
-    from harness.runs.config_schema import build_config_schema
+    from harness.runs.config_guide import build_config_schema
 
     typer.echo(json.dumps(build_config_schema(), indent=2))
 

@@ -39,7 +39,7 @@ def init(
     """Write an example config with a comment on each key."""
     from harness.benchmarks.loading import definition_of
     from harness.cli.export_file import open_export
-    from harness.runs.example_config import write_example_config
+    from harness.runs.config_guide import write_example_config
 
     is_file = output != STDOUT
     name = str(output) if is_file else "FILE"

@@ -73,13 +73,14 @@ def run(
     """
     from functools import partial
 
-    from harness.cli.carry_out import OutputOptions, carry_out, resume_run
+    from harness.cli.carry_out import OutputOptions, carry_out
     from harness.cli.matrix import ResumedMatrix, carry_out_matrix, list_cells
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
-    from harness.runs.retry import Retry
+    from harness.runs.run import Retry
     from harness.runs.run_names import find_run
+    from harness.runs.run_starts import resume_run
     from harness.runs.unread import locate_unread
 
     given = read_settings(context, config)

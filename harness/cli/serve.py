@@ -125,7 +125,7 @@ def _take_machine_rules(
     """Return the settings with the rules for machines of images of tasks, and the other values."""
     from dataclasses import replace
 
-    from harness.runs.task_machines import make_machine_rules
+    from harness.runs.features import make_machine_rules
 
     own = {key: value for key, value in given.items() if key in MACHINE_SETTINGS}
     if own:

@@ -39,7 +39,7 @@ from harness.rl.local import open_local
 from harness.rl.remote import DEFAULT_SECONDS, open_remote
 from harness.rl.samples import RewardSample
 from harness.rl.shared import require_score
-from harness.runs.task_machines import make_machine_rules
+from harness.runs.features import make_machine_rules
 
 try:
     import verifiers.v1 as vf

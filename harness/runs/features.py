@@ -1,30 +1,51 @@
-"""The optional features of a run: the only place that chooses the parts of an attempt."""
+"""The optional features of a run: the only place that chooses the parts of an attempt from the config."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import UsageError
 from harness.core.types import Verdict
 from harness.environments.base import MachineRules
 from harness.environments.spec import EnvironmentSpec
 from harness.runs.agents.agent import MeasuresAttempts
-from harness.runs.attempt_parts import AttemptPart
+from harness.runs.attempt_parts import AttemptPart, TimePart
+from harness.runs.config import load_config
 from harness.runs.model_access import open_models
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
-from harness.runs.steps import StepsPart
-from harness.runs.task_machines import TaskMachinePart, read_machine_rules
-from harness.runs.working_time import TimePart
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
+from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode
     from harness.models.spending import Spending
-    from harness.runs.attempt_settings import AttemptSettings
+    from harness.runs.attempt import AttemptSettings
     from harness.runs.selection import Selection
+    from harness.runs.settings import RunConfig
+
+
+def read_machine_rules(config: RunConfig) -> MachineRules:
+    """Return the rules of a config for machines that are made from images of tasks."""
+    ca_file = None if config.build_ca is None else os.path.abspath(os.path.expanduser(config.build_ca))
+    if ca_file is not None and not os.path.isfile(ca_file):
+        raise UsageError(f"build_ca: {config.build_ca} is not a file", hint="name a certificate in PEM form")
+    return MachineRules(
+        BuildRules(tuple(config.base_images.items()), ca_file),
+        allow_network=config.allow_network,
+        without_network=config.network == "none",
+        seal=config.seal,
+        grading_network=config.grading_network == "on",
+    )
+
+
+def make_machine_rules(settings: Mapping[str, Any]) -> MachineRules:
+    """Return the rules that these keys of a config set. Raises UsageError for one that cannot be used."""
+    return read_machine_rules(load_config(None, {"benchmark": "tasks", **settings}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +71,7 @@ class Features:
             # A run without a model starts sooner without these.
             from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
         if spec.runs_task_images:
-            from harness.runs.artifacts import ArtifactsPart
+            from harness.runs.task_folders import ArtifactsPart, StepsPart, TaskMachinePart
 
             machine = TaskMachinePart(self.machine_rules or MachineRules())
             parts += [StepsPart(planned.task), ArtifactsPart(), machine]

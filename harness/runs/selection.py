@@ -19,14 +19,16 @@ from harness.runs.agents import build_agent
 from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
 from harness.runs.agents.outside import name_agent, wrap_outside_agent
-from harness.runs.durations import describe_unknown, find_durations
 from harness.runs.faults import choose_gate_places
+from harness.runs.features import read_machine_rules
 from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.model_access import (
     find_endpoint,
     find_judge,
 )
 from harness.runs.plan import (
+    describe_unknown,
+    find_durations,
     limit_times,
     list_quarantined,
     load_configured,
@@ -48,7 +50,6 @@ from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
-from harness.runs.task_machines import read_machine_rules
 from harness.runs.unread import refuse_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
 from harness.sandbox.backends.base import Backend

@@ -28,6 +28,7 @@ from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import STAGES
 from harness.runs.records import from_json, to_json
 from harness.runs.run_files import (
     SCHEMA_VERSION,
@@ -41,10 +42,10 @@ from harness.runs.run_files import (
     read_run_file,
     replace_file,
 )
-from harness.runs.transcript_file import TranscriptFile, transcript_name
+from harness.runs.transcripts import TRANSCRIPTS, TranscriptFile, transcript_name
 
 MANIFEST, SUMMARY, REPORT = "manifest.json", "summary.json", "report.html"
-TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
+SAMPLES = "samples.jsonl"
 # A resumed run repeats attempts with these statuses.
 _DAMAGED = "the file is damaged; copy it again, or make a new run"
 UNFINISHED = tuple(status for status in Status if not status.has_score)

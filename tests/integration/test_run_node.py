@@ -14,7 +14,6 @@ from docker import APIClient
 
 from harness.benchmarks.data.source import BUNDLED
 from harness.runs.config import RunConfig
-from harness.runs.executors.inputs import describe_config, hash_inputs
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -22,7 +21,9 @@ from harness.runs.executors.messages import (
     NodeSpec,
     Refusal,
     Report,
+    describe_config,
     hash_code,
+    hash_inputs,
 )
 from harness.runs.executors.node import Node
 from harness.runs.selection import select

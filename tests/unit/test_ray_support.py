@@ -13,8 +13,16 @@ from harness.benchmarks.data.source import BUNDLED
 from harness.core.errors import UsageError
 from harness.core.types import Status, Verdict
 from harness.runs.config import RunConfig
-from harness.runs.executors.inputs import describe_config, find_difference, hash_inputs, read_config
-from harness.runs.executors.messages import ImageContent, Lease, NodeSpec, Report
+from harness.runs.executors.messages import (
+    ImageContent,
+    Lease,
+    NodeSpec,
+    Report,
+    describe_config,
+    find_difference,
+    hash_inputs,
+    read_config,
+)
 from harness.runs.executors.node import PART_BYTES, NodeTranscripts
 from harness.runs.executors.ray_cluster import divert_messages
 from harness.runs.executors.ray_executor import read_record

@@ -22,9 +22,8 @@ from harness.core.types import AttemptRecord, Status
 from harness.core.version import __version__
 from harness.host.engine import remove_dead_containers
 from harness.host.retries import RunStopped, RunStoppedError
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.inputs import find_difference, hash_inputs, read_config
-from harness.runs.executors.local import discard_sandboxes, make_record
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import discard_sandboxes, make_record
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -33,7 +32,10 @@ from harness.runs.executors.messages import (
     Refusal,
     Report,
     Stop,
+    find_difference,
     hash_code,
+    hash_inputs,
+    read_config,
 )
 from harness.runs.faults import Faults, choose_concurrency
 from harness.runs.planned_attempt import PlannedAttempt
@@ -41,7 +43,7 @@ from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
 from harness.runs.run_files import StorageError
 from harness.runs.selection import Selection, select
-from harness.runs.transcript_file import TranscriptFile
+from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.limits import count_gate_places

@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from harness.cli.error_lines import print_error
-from harness.cli.interrupts import Interrupted, run_until_signal
-from harness.cli.log_lines import show_log
-from harness.cli.stdin_samples import STDIN, store_stdin_samples
+from harness.cli.errors import print_error
+from harness.cli.files import STDIN, check_results_path, store_stdin_samples
+from harness.cli.work import run_until_signal, show_log
 from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import Status
@@ -171,10 +169,7 @@ def _make_run(
             _finish(run, output)
             return MadeRun(_exit_code(run, output), run.folder)
 
-    try:
-        return run_until_signal(run_and_finish())
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    return run_until_signal(run_and_finish())
 
 
 def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:
@@ -237,28 +232,6 @@ def _shorten_garbage_collection(selection: Selection) -> None:
         load_library()
     gc.freeze()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
-
-
-def check_results_path(path: Path, *, force: bool) -> None:
-    """Raise UsageError before the run starts if its results file could not be written."""
-    if path.is_dir():
-        raise UsageError(
-            f"{path}: is a folder, and results are written to a file",
-            hint=f"name a file: -o {path / 'results.json'}; --output-dir names the folder of the run folders",
-        )
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is not a regular file", hint="name a file")
-    if path.exists() and not force:
-        raise UsageError(f"{path}: already exists", hint="choose another name, or add --force")
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: is not a folder", hint=f"run: mkdir -p {folder}")
-    try:
-        # Write a trial file, because permissions do not show a read-only file system or a full disk.
-        with tempfile.TemporaryFile(dir=folder) as trial:  # without a name, so a kill leaves no file
-            trial.write(b"{}")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _finish(run: Run, output: OutputOptions) -> None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP
-from harness.cli.settings import read_settings, take_settings
+from harness.cli.options import BENCHMARK_HELP, read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Benchmark
@@ -81,7 +80,7 @@ def serve(
     Clients send the token as a header, or put it before the path. SIGTERM and Ctrl-C let requests under way
     end. The log goes to standard error, a JSON object a line.
     """
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.core.errors import UsageError
     from harness.service.access import make_token, require_usable_token
     from harness.service.metrics import bound_concurrency
@@ -113,10 +112,7 @@ def serve(
     settings, given = _take_machine_rules(settings, given)
     load = partial(_load, settings=given)
     work = _serve(settings, names, load, host, port, token or make_token(), verbose, shown=token is None)
-    try:
-        run_until_signal(work, make_loop=make_event_loop)
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    run_until_signal(work, make_loop=make_event_loop)
 
 
 def _take_machine_rules(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import complete_run
-from harness.cli.runs import RUN_HELP, OutputDir
+from harness.cli.options import RUN_HELP, OutputDir
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -45,7 +45,7 @@ def view(
     The page follows runs that are under way. Only this machine can open it, and only with the printed
     address. Ctrl-C ends it. With --export the same pages go into a folder to publish.
     """
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.core.errors import UsageError
     from harness.reports.viewer.app import Access, make_viewer_app
     from harness.reports.viewer.catalogue import Catalogue
@@ -65,10 +65,7 @@ def view(
         return
     access = Access()
     served = make_viewer_app(catalogue, access)
-    try:
-        run_until_signal(_serve(served, access, port, open_browser=open_browser))
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    run_until_signal(_serve(served, access, port, open_browser=open_browser))
 
 
 def _export(catalogue: Catalogue, target: Path) -> None:

@@ -229,7 +229,7 @@ app.add_typer(_samples)
 
 
 @_samples.command("export")
-def export_samples(
+def samples_export(
     run: Annotated[Path, typer.Argument(help=RUN_HELP, autocompletion=complete_run)],
     output: Output = None,
     force: ForceOutput = False,
@@ -242,19 +242,19 @@ def export_samples(
     """
     from harness.cli.files import open_export, print_written
     from harness.runs.run_names import find_run
-    from harness.runs.samples import export_samples as list_samples
+    from harness.runs.samples import export_samples
 
     def notify(text: str) -> None:
         typer.echo(text, err=True)
 
     folder = find_run(run, output_dir)
     with open_export(output, force=force) as file:
-        file.writelines(list_samples(folder, is_trusted=trust, notify=notify))
+        file.writelines(export_samples(folder, is_trusted=trust, notify=notify))
     print_written(output)
 
 
 @_samples.command("import")
-def import_samples(
+def samples_import(
     file: Annotated[Path, typer.Argument(help="A file of another project, or a folder of evalplus.")],
     source: Annotated[str, typer.Option("--from", metavar="NAME", help=_FROM_HELP)],
     field: Annotated[
@@ -280,8 +280,7 @@ def import_samples(
     Only the texts are read. The verdicts of the other project are not.
     """
     from harness.cli.files import open_export, print_written
-    from harness.reports.imports import import_samples as read_samples
-    from harness.reports.imports import load_tasks
+    from harness.reports.imports import import_samples, load_tasks
 
     def notify(text: str) -> None:
         typer.echo(text, err=True)
@@ -289,5 +288,5 @@ def import_samples(
     tasks = load_tasks(benchmark, data, split)
     name = None if field is None else field.value
     with open_export(output, force=force) as stream:
-        stream.writelines(read_samples(file, source, name, notify=notify, tasks=tasks))
+        stream.writelines(import_samples(file, source, name, notify=notify, tasks=tasks))
     print_written(output)

@@ -21,12 +21,10 @@ from harness.runs.executors.messages import (
     NodeSpec,
     Refusal,
     Report,
-    describe_config,
     hash_code,
-    hash_inputs,
 )
 from harness.runs.executors.node import Node
-from harness.runs.selection import select
+from harness.runs.selection import describe_config, hash_inputs, select
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import image_tag

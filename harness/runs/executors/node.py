@@ -32,17 +32,14 @@ from harness.runs.executors.messages import (
     Refusal,
     Report,
     Stop,
-    find_difference,
     hash_code,
-    hash_inputs,
-    read_config,
 )
 from harness.runs.faults import Faults, choose_concurrency
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
 from harness.runs.run_files import StorageError
-from harness.runs.selection import Selection, select
+from harness.runs.selection import Selection, find_difference, hash_inputs, read_described_config, select
 from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, MovesImages
@@ -313,7 +310,7 @@ class Node(EngineNode):
 
     def _select(self, spec: NodeSpec) -> Selection:
         """Return the selection of the run. Raises UsageError if it is not that of the run."""
-        config = read_config(spec.config)
+        config = read_described_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
                 # The agent reads the file once, when it is built. Its messages show the name of the file.

@@ -14,16 +14,7 @@ from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
 from harness.host.retries import RunStoppedError
 from harness.runs.executors.execution import Work, group_attempts
-from harness.runs.executors.messages import (
-    ImageContent,
-    Lease,
-    LeaseBook,
-    NodeSpec,
-    Report,
-    Stop,
-    describe_config,
-    hash_inputs,
-)
+from harness.runs.executors.messages import ImageContent, Lease, LeaseBook, NodeSpec, Report, Stop
 from harness.runs.executors.node import Node
 from harness.runs.executors.ray_cluster import RayMembers, connect_ray
 from harness.runs.executors.ray_nodes import (
@@ -39,7 +30,7 @@ from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver
 from harness.runs.records import build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
-from harness.runs.selection import Selection
+from harness.runs.selection import Selection, describe_config, hash_inputs
 from harness.runs.transcripts import TRANSCRIPTS, transcript_name
 from harness.sandbox.backends.base import Backend
 

@@ -7,6 +7,7 @@ an attempt is a part (`AttemptPart`), whose name this file does not know.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
-from harness.core.types import Phase, Submission, Task, Verdict
+from harness.core.types import AttemptRecord, Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.base import Environment, EnvironmentContext
 from harness.environments.grading import SHARED, GradingContext, grade_submission, make_limit_verdict
@@ -35,6 +36,7 @@ from harness.runs.features import Features
 from harness.runs.grading_service import GradingService, grade_at_service
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver, Stage
+from harness.runs.records import build_record
 from harness.runs.transcripts import KeepsTranscripts, begin_transcript
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Isolation, Limits
@@ -42,6 +44,7 @@ from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess
+    from harness.runs.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +73,34 @@ class AttemptSettings:
     # Grades the submissions, None if sandboxes of `pool` do.
     service: GradingService | None = None
 
+    @classmethod
+    def of_selection(
+        cls,
+        selection: Selection,
+        *,
+        transcripts: KeepsTranscripts,
+        observer: RunObserver,
+        faults: Faults,
+        pool: SandboxPool,
+        features: Features | None = None,
+        service: GradingService | None = None,
+    ) -> AttemptSettings:
+        """Return the settings of the attempts at the tasks of a selection."""
+        return cls(
+            *(selection.benchmark, selection.agent, transcripts, observer, faults, pool),
+            limits=selection.all_limits,
+            timeout_seconds=selection.timeout_seconds,
+            turns=selection.config.rounds,
+            isolation=selection.config.isolation,
+            repeats=any(planned.number > 0 for planned in selection.plan),
+            features=features or Features(),
+            service=service,
+        )
+
     @property
     def model(self) -> ModelAccess | None:
         """The model that the agent asks, None for a run without one."""
         return self.features.model
-
-    def seconds(self, spec: EnvironmentSpec, task: Task) -> float:
-        """Return the limit of the agent's time."""
-        return spec.agent_seconds(task, self.timeout_seconds)
-
-    def grading_seconds(self, spec: EnvironmentSpec, task: Task) -> float:
-        """Return the limit of the grading."""
-        return spec.grading_seconds(task, self.timeout_seconds)
 
     def limits_of(self, spec: EnvironmentSpec) -> Limits:
         """Return the limits of an environment's sandboxes."""
@@ -119,7 +138,7 @@ class AttemptSettings:
 
         `on_begin` is called when the grader begins. Raises SandboxError and RunStopped.
         """
-        seconds, task_id = self.grading_seconds(spec, planned.task), planned.task.id
+        seconds, task_id = spec.grading_seconds(planned.task, self.timeout_seconds), planned.task.id
         if self.service is not None:
             return await grade_at_service(
                 self.service, self.faults, task_id, submission, seconds=seconds, on_begin=on_begin
@@ -143,23 +162,25 @@ class AttemptSettings:
 WAIT_SECONDS = 1200.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The verdict on an attempt, and the submission if the agent handed one in."""
-
-    verdict: Verdict
-    submission: Submission | None = None
-
-
-async def make_attempt(settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt) -> Outcome:
-    """Run an attempt and return its outcome. `active` gets the stages of the attempt.
+async def make_record(
+    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
+) -> AttemptRecord:
+    """Make an attempt and return its record, which is not stored yet. `active` gets its stages.
 
     A fault of the infrastructure is retried. If the agent only answered, its answer is graded again. If it
     acted in an environment, the whole attempt is repeated. Raises RunStopped and StorageError.
     """
+    started_at, started = time.time(), time.monotonic()
     attempt = _Attempt(settings, planned, active)
     verdict = await attempt.make()
-    return Outcome(verdict, attempt.submission)
+    return build_record(
+        planned,
+        settings.benchmark.references[planned.task.id],
+        settings.benchmark.add_metrics(verdict),
+        submission=attempt.submission,
+        duration_seconds=time.monotonic() - started,
+        started_at=started_at,
+    )
 
 
 class _Attempt:
@@ -177,7 +198,7 @@ class _Attempt:
         self.phase = Phase.AGENT
 
     async def make(self) -> Verdict:
-        """Return the verdict, with the metrics of all parts. Raises as `make_attempt` does."""
+        """Return the verdict, with the metrics of all parts. Raises as `make_record` does."""
         try:
             verdict = await self._settings.faults.repeat(
                 self._task.id, self._try, on_fault=self._note_fault, find_phase=lambda: self.phase
@@ -238,14 +259,15 @@ class _Attempt:
 
     def _begin(self, task: Task, turns: int | None, stack: contextlib.AsyncExitStack) -> Try:
         settings, planned, spec = self._settings, self._planned, self._spec
-        seconds = settings.seconds(spec, task)
+        seconds = spec.agent_seconds(task, settings.timeout_seconds)
+        grading_seconds = spec.grading_seconds(task, settings.timeout_seconds)
         pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
         transcript = begin_transcript(settings.transcripts, task, planned.number)
         environment = EnvironmentContext(
             settings.pool,
             SandboxSettings(spec.image or "", settings.limits_of(spec), terminals=has_terminals),
-            seconds=seconds + settings.grading_seconds(spec, task) + WAIT_SECONDS + pauses,
+            seconds=seconds + grading_seconds + WAIT_SECONDS + pauses,
             transcript=transcript,
             turns=turns,
             text_protocol=spec.text_protocol,

@@ -299,11 +299,6 @@ def check_recording(
         notify(f"{recording.unfinished:,} recorded attempts have no verdict, and are not replayed")
 
 
-def describe_recording(recording: RecordedRun | None) -> dict[str, Any] | None:
-    """Return the facts about a recorded run that a manifest holds, None for a run that replays none."""
-    return None if recording is None else recording.describe()
-
-
 def require_same_recording(folder: Path, manifest: Mapping[str, Any], recording: RecordedRun | None) -> None:
     """Raise UsageError if a resumed replay would replay other attempts than at its start."""
     if recording is None:

@@ -9,21 +9,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, describe_first_error, quote_value, unknown_name
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
-from harness.runs.agents.agent import Agent
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
 from harness.runs.planned_attempt import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest
 from harness.sandbox.backends.base import BackendFacts
+
+if TYPE_CHECKING:
+    from harness.runs.selection import Selection
 
 # The key of a manifest with the changes that the user has accepted.
 ACCEPTED = "accepted_changes"
@@ -155,41 +156,23 @@ def read_unsound_references(folder: Path) -> dict[str, str]:
     return found
 
 
-def find_agent_hash(agent: Agent) -> str | None:
-    """Return the SHA-256 of the file of a user's own agent, None for a built-in one."""
-    sha256: str | None = getattr(agent, "source_sha256", None)
-    return sha256
-
-
-def read_resumed_manifest(
+def accept_resumed_manifest(
     folder: Path,
-    config: RunConfig,
-    benchmark: Benchmark,
-    agent: Agent,
+    manifest: Mapping[str, Any],
+    selection: Selection,
     facts: BackendFacts | None,
-    *,
-    accepted: Collection[str] = (),
+    accepted: Collection[str],
 ) -> dict[str, Any]:
     """Return the manifest of a resumed run, with the values of now for the fields whose change is accepted.
 
-    Args:
-        folder: the run folder.
-        config: the config of the run.
-        benchmark: the benchmark of the run.
-        agent: the agent of the run.
-        facts: the engine and the images, None for a run without sandboxes.
-        accepted: the fields of the manifest that may have changed.
-
-    Raises:
-        UsageError: for a changed field that is not accepted, with both values.
+    The arguments and errors are as for `accept_input_changes`.
     """
-    manifest = read_manifest(folder)
-    changes = accept_input_changes(folder, manifest, config, benchmark, agent, facts, accepted=accepted)
+    changes = accept_input_changes(folder, manifest, selection, facts, accepted)
     if not changes:
-        return manifest
-    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+        return dict(manifest)
+    now = _list_inputs(selection, facts, with_tags="image_tags" in manifest)
     images = {} if facts is None else dict(facts.images)
-    data = asdict(benchmark.source)
+    data = asdict(selection.benchmark.source)
     return add_accepted({**manifest, **now, "images": images, "data": data}, changes)
 
 
@@ -205,23 +188,28 @@ def require_same_tasks(folder: Path, manifest: Mapping[str, Any], plan: Sequence
 def accept_input_changes(
     folder: Path,
     manifest: Mapping[str, Any],
-    config: RunConfig,
-    benchmark: Benchmark,
-    agent: Agent,
+    selection: Selection,
     facts: BackendFacts | None,
-    *,
     accepted: Collection[str],
 ) -> list[Change]:
     """Return the changes of a run's inputs since its manifest was written, all of which are accepted.
 
-    The arguments are those of `read_resumed_manifest`. Raises UsageError as it does.
+    Args:
+        folder: the run folder.
+        manifest: its manifest.
+        selection: the benchmark, the agent and the config as they are now.
+        facts: the engine and the images, None for a run without sandboxes.
+        accepted: the fields of the manifest that may have changed.
+
+    Raises:
+        UsageError: for a changed field that is not accepted, with both values.
     """
-    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+    now = _list_inputs(selection, facts, with_tags="image_tags" in manifest)
     return accept_changes(
         find_changes(_list_recorded_inputs(manifest), now),
         accepted,
         manifest=manifest,
-        describe=partial(_describe_change, folder, config, benchmark),
+        describe=partial(_describe_change, folder, selection),
         hints=_HINTS,
     )
 
@@ -250,11 +238,10 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def _describe_change(
-    folder: Path, config: RunConfig, benchmark: Benchmark, field: str, before: str, after: str
-) -> str:
+def _describe_change(folder: Path, selection: Selection, field: str, before: str, after: str) -> str:
+    config = selection.config
     subject = {
-        "data": f"the data has changed since this run started: {benchmark.source.location}",
+        "data": f"the data has changed since this run started: {selection.benchmark.source.location}",
         GRADING_VERSION: f"the grading of {config.benchmark} has changed since this run started",
         "definition_sha256": f"{config.benchmark} has changed since this run started",
         "samples_sha256": f"the samples have changed since this run started: {config.samples}",
@@ -263,9 +250,7 @@ def _describe_change(
     return f"{folder}: {subject}: {field} was {before}, and is {after} now"
 
 
-def _list_inputs(
-    config: RunConfig, benchmark: Benchmark, agent: Agent, facts: BackendFacts | None, *, with_tags: bool
-) -> dict[str, Any]:
+def _list_inputs(selection: Selection, facts: BackendFacts | None, *, with_tags: bool) -> dict[str, Any]:
     """Return the fields of a manifest that describe the inputs of a run.
 
     The tag of an image is a hash of its sources. The id of an image changes with every build, so it is
@@ -273,12 +258,13 @@ def _list_inputs(
     """
     tags = {} if facts is None else dict(facts.image_tags)
     ids = {} if facts is None else dict(facts.images)
+    benchmark = selection.benchmark
     return {
         "data": {"sha256": benchmark.source.sha256},
         GRADING_VERSION: benchmark.definition.grading_version,
         "definition_sha256": hash_definition(benchmark),
-        "samples_sha256": hash_samples(config),
-        "agent_sha256": find_agent_hash(agent),
+        "samples_sha256": hash_samples(selection.config),
+        "agent_sha256": selection.agent_sha256,
         **({"image_tags": tags} if with_tags else {"images": ids}),
     }
 

@@ -21,7 +21,7 @@ from harness.host.engine import remove_containers
 from harness.host.local import LocalHost
 from harness.runs.attempt import AttemptSettings
 from harness.runs.executors.execution import Executor, LocalExecutor, execute_plan
-from harness.runs.faults import START_TRIES, Faults, choose_concurrency
+from harness.runs.faults import START_TRIES, Faults
 from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, correct_superseded_verdicts, describe_start, read_tool_mode
@@ -130,8 +130,7 @@ class Run:
         self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
     ) -> Executor:
         """Return the executor of this process. `waiting` is the number of attempts that it gets."""
-        config, selection = self.selection.config, self.selection
-        engine = self.engine
+        selection, engine = self.selection, self.engine
         faults = Faults(
             engine.backend,
             observer,
@@ -150,28 +149,16 @@ class Run:
                 note=observer.note,
             )
         )
-        settings = AttemptSettings(
-            benchmark=selection.benchmark,
-            agent=selection.agent,
+        settings = AttemptSettings.of_selection(
+            selection,
             transcripts=self.store,
             observer=observer,
             faults=faults,
             pool=host.pool,
-            limits=selection.all_limits,
-            timeout_seconds=selection.timeout_seconds,
-            turns=config.rounds,
-            isolation=config.isolation,
-            repeats=any(planned.number > 0 for planned in selection.plan),
             features=features,
-            service=self.engine.service,
+            service=engine.service,
         )
-        concurrency = choose_concurrency(
-            config.max_concurrent,
-            selection.agent,
-            sandboxes=bool(selection.images),
-            isolation=config.isolation,
-            at_service=self.engine.service is not None,
-        )
+        concurrency = selection.choose_concurrency(at_service=engine.service is not None)
         return LocalExecutor(settings, concurrency)
 
     async def _open_ray(

@@ -29,15 +29,14 @@ from harness.runs.manifest import (
     find_origin,
 )
 from harness.runs.model_access import describe_url
-from harness.runs.recorded_run import add_recorded_settings, describe_recording, require_same_recording
+from harness.runs.recorded_run import add_recorded_settings, require_same_recording
 from harness.runs.resume import (
     Change,
     accept_input_changes,
+    accept_resumed_manifest,
     add_accepted,
     change_resumed_config,
-    find_agent_hash,
     read_resumed_config,
-    read_resumed_manifest,
     read_unsound_references,
     require_planned,
     require_same_tasks,
@@ -117,19 +116,6 @@ class Opening:
         }
         return selection.config.model_copy(update=resolved)
 
-    @property
-    def conditions(self) -> dict[str, Any]:
-        """The conditions of the attempts, as `describe_conditions` takes them."""
-        selection = self.selection
-        return {
-            "timeouts": {
-                spec.name: selection.timeout_seconds or spec.timeout_seconds
-                for spec in selection.environments
-                if not spec.tasks_set_timeouts or selection.timeout_seconds
-            },
-            "limits": selection.all_limits,
-        }
-
 
 @dataclass
 class NewRun:
@@ -165,27 +151,14 @@ class NewRun:
 
     async def write_manifest(self, opening: Opening, store: RunStore) -> dict[str, Any]:
         """Return the manifest, which the folder has now. Raises UsageError and StorageError."""
-        selection, config, engine = opening.selection, opening.config, opening.engine
+        config, service = opening.config, opening.engine.service
         if self.keep_samples and config.samples is not None:
             kept = store_samples(store, Path(config.samples))
             config = config.model_copy(update={"samples": str(kept)})
         assert self._finding_origin is not None, "it has begun"  # noqa: S101
-        manifest = build_manifest(
-            engine.facts,
-            config,
-            selection.benchmark,
-            selection.plan,
-            run_id=opening.run_id,
-            **opening.conditions,
-            environments=selection.environments,
-            unsound=opening.unsound,
-            origin=await self._finding_origin,
-            agent_sha256=find_agent_hash(selection.agent),
-            judge=selection.judge,
-            replay=describe_recording(selection.recording),
-        )
-        if engine.service is not None:
-            manifest[SERVICE] = engine.service.facts.describe()
+        manifest = build_manifest(opening, config, await self._finding_origin)
+        if service is not None:
+            manifest[SERVICE] = service.facts.describe()
         manifest = self.sign(manifest)
         begin_folder(store, manifest)
         return manifest
@@ -222,11 +195,9 @@ class RepeatedRun(NewRun):
         self._changed = accept_input_changes(
             self.folder,
             read_manifest(self.folder),
-            opening.config,
-            opening.selection.benchmark,
-            opening.selection.agent,
+            opening.selection,
             opening.engine.facts,
-            accepted=self.accepted,
+            self.accepted,
         )
         return await super().find_unsound(opening, notify)
 
@@ -270,17 +241,13 @@ class ResumedRun:
         folder, selection, engine = self.folder, opening.selection, opening.engine
         recorded = read_manifest(folder)
         require_same_place(folder, recorded, engine.service)
-        manifest = read_resumed_manifest(
-            *(folder, selection.config, selection.benchmark, selection.agent, engine.facts),
-            accepted=self.accepted,
-        )
+        manifest = accept_resumed_manifest(folder, recorded, selection, engine.facts, self.accepted)
         is_own = self.is_trusted or is_signed(manifest)
         require_same_tasks(folder, manifest, selection.plan)
         require_same_recording(folder, manifest, selection.recording)
         if self.changed:
-            config = opening.config
-            manifest["config"] = config.model_dump(mode="json")
-            manifest |= describe_conditions(config, selection.environments, **opening.conditions)
+            manifest["config"] = opening.config.model_dump(mode="json")
+            manifest |= describe_conditions(selection)
             manifest = add_accepted(manifest, self.changed)
         superseded = store.results.count_superseded()
         manifest = correct_superseded_verdicts(manifest, superseded)

@@ -21,7 +21,7 @@ from harness.runs.agents import build_agent
 from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
 from harness.runs.agents.outside import name_agent, wrap_outside_agent
-from harness.runs.faults import choose_gate_places
+from harness.runs.faults import choose_concurrency, choose_gate_places
 from harness.runs.features import read_machine_rules
 from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.manifest import hash_definition, hash_samples
@@ -47,15 +47,13 @@ from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_run import (
     RecordedRun,
     check_recording,
-    describe_recording,
     open_recording,
 )
-from harness.runs.resume import find_agent_hash
 from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
-from harness.runs.unread import refuse_unread
+from harness.runs.unread import list_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
@@ -80,6 +78,11 @@ class Selection:
     recording: RecordedRun | None = None
     # The seconds that tasks took in an earlier run, by task id, so that the longest start first.
     durations: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def agent_sha256(self) -> str | None:
+        """The SHA-256 of the file of a user's own agent, None for a built-in one."""
+        return getattr(self.agent, "source_sha256", None)
 
     @property
     def environments(self) -> list[EnvironmentSpec]:
@@ -139,6 +142,16 @@ class Selection:
             max_sandboxes=self.config.max_sandboxes,
             gate_places=choose_gate_places(self.config.max_concurrent, self.agent),
             nested_sandboxes=max((spec.nested_sandboxes for spec in self.environments), default=0),
+        )
+
+    def choose_concurrency(self, *, at_service: bool = False) -> int:
+        """Return how many attempts may be under way at once, as `faults.choose_concurrency` does."""
+        return choose_concurrency(
+            self.config.max_concurrent,
+            self.agent,
+            sandboxes=bool(self.images),
+            isolation=self.config.isolation,
+            at_service=at_service,
         )
 
     def without(self, unsound: Mapping[str, str]) -> Selection:
@@ -311,7 +324,9 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     config, agent, benchmark = selection.config, selection.agent, selection.benchmark
     # With the servers of a baseline, because the same config must do for both runs.
     images = list_images(benchmark, tasks, selection.workspaces)
-    refuse_unread(config, agent, benchmark, selection.environments, images, selection.workspaces)
+    places = selection.environments, selection.workspaces
+    for unread in list_unread(config, agent, benchmark.definition, *places, needs_image=bool(images)):
+        raise unread
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
@@ -367,13 +382,13 @@ def hash_inputs(selection: Selection) -> dict[str, str | None]:
     The order is that in which a difference explains the later ones. Raises UsageError for a file that cannot
     be read.
     """
-    recording = describe_recording(selection.recording)
+    recording = selection.recording
     return {
         "data": selection.benchmark.source.sha256,
         "file of the benchmark": hash_definition(selection.benchmark),
-        "file of the agent": find_agent_hash(selection.agent),
+        "file of the agent": selection.agent_sha256,
         "samples": hash_samples(selection.config),
-        "recorded run": None if recording is None else recording["attempts_sha256"],
+        "recorded run": None if recording is None else recording.describe()["attempts_sha256"],
         "plan": _hash_plan(selection),
     }
 

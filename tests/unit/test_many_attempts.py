@@ -41,7 +41,7 @@ class CountsObjects:
     def on_end(self) -> None:
         """Count the objects that are still reachable."""
         gc.collect()
-        kinds = (AttemptRecord, Submission, Verdict, Outcome)
+        kinds = (AttemptRecord, Submission, Verdict)
         self.alive.update(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
 
 

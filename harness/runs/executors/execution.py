@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +11,15 @@ from typing import Protocol
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Task
 from harness.host.retries import RunStopped
-from harness.runs.attempt import AttemptSettings, make_attempt
+from harness.runs.attempt import AttemptSettings, make_record
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import (
-    ActiveAttempt,
     RunObserver,
     RunProgress,
     ShowsProgress,
     measure_categories,
     write_stages,
 )
-from harness.runs.records import build_record
 from harness.runs.store import RunStore
 
 
@@ -219,25 +216,6 @@ async def execute(
     """
     executor = LocalExecutor(settings, concurrency)
     await execute_plan(executor, plan, store=store, observer=settings.observer)
-
-
-async def make_record(
-    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
-) -> AttemptRecord:
-    """Make an attempt and return its record, which is not stored yet.
-
-    `active` gets the stages of the attempt. Raises RunStopped and StorageError as `make_attempt` does.
-    """
-    started_at, started = time.time(), time.monotonic()
-    outcome = await make_attempt(settings, planned, active)
-    return build_record(
-        planned,
-        settings.benchmark.references[planned.task.id],
-        settings.benchmark.add_metrics(outcome.verdict),
-        submission=outcome.submission,
-        duration_seconds=time.monotonic() - started,
-        started_at=started_at,
-    )
 
 
 async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:

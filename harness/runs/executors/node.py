@@ -22,8 +22,8 @@ from harness.core.types import AttemptRecord, Status
 from harness.core.version import __version__
 from harness.host.engine import remove_dead_containers
 from harness.host.retries import RunStopped, RunStoppedError
-from harness.runs.attempt import AttemptSettings
-from harness.runs.executors.execution import discard_sandboxes, make_record
+from harness.runs.attempt import AttemptSettings, make_record
+from harness.runs.executors.execution import discard_sandboxes
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -34,7 +34,7 @@ from harness.runs.executors.messages import (
     Stop,
     hash_code,
 )
-from harness.runs.faults import Faults, choose_concurrency
+from harness.runs.faults import Faults
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
@@ -280,33 +280,22 @@ class Node(EngineNode):
 
     async def _open(self, spec: NodeSpec) -> int:
         selection = await asyncio.to_thread(self._select, spec)
-        config, backend = selection.config, self._backend
+        backend = self._backend
         images: dict[str, str] = {}
         if backend is not None:
-            await asyncio.to_thread(backend.describe, runtime=config.runtime)
+            await asyncio.to_thread(backend.describe, runtime=selection.config.runtime)
             images = await self.find_images(spec.images)
             await self.own_containers(spec.run_id, self._notes.note)
         pool = await self._stack.enter_async_context(selection.make_pool(backend, images, spec.run_id))
         self._plan = {planned.key: planned for planned in selection.plan}
-        self._settings = AttemptSettings(
-            benchmark=selection.benchmark,
-            agent=selection.agent,
+        self._settings = AttemptSettings.of_selection(
+            selection,
             transcripts=self._transcripts,
             observer=self._notes,
             faults=Faults(backend, self._notes, wait_seconds=spec.wait_seconds, start_tries=spec.start_tries),
             pool=pool,
-            limits=selection.all_limits,
-            timeout_seconds=selection.timeout_seconds,
-            turns=config.rounds,
-            isolation=config.isolation,
-            repeats=any(planned.number > 0 for planned in selection.plan),
         )
-        return choose_concurrency(
-            config.max_concurrent,
-            selection.agent,
-            sandboxes=bool(selection.images),
-            isolation=config.isolation,
-        )
+        return selection.choose_concurrency()
 
     def _select(self, spec: NodeSpec) -> Selection:
         """Return the selection of the run. Raises UsageError if it is not that of the run."""

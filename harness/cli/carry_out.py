@@ -1,4 +1,4 @@
-"""The common part of `run` and `grade`: run the plan, show the result, write files, choose the exit code."""
+"""The common part of the commands that make a run: run the plan, show the result, choose the exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.planned_attempt import list_task_ids
-from harness.runs.progress import RunObserver
 from harness.runs.resume import read_unsound_references
 from harness.runs.run import Retry, Run, begin_retry, list_remaining, open_run
 from harness.runs.run_files import StorageError
@@ -54,21 +53,6 @@ class OutputOptions:
     fail_on_difference: bool = False
 
 
-def carry_out(
-    config: RunConfig,
-    output: OutputOptions,
-    start: RunStart | None = None,
-    *,
-    retry: Retry | None = None,
-    notices: Sequence[str] = (),
-    serves_client: bool = False,
-) -> None:
-    """Run `config` to its end, as `make_run` does. Raises typer.Exit if the exit code is not 0."""
-    made = make_run(config, output, start, retry=retry, notices=notices, serves_client=serves_client)
-    if made.exit_code:
-        raise typer.Exit(made.exit_code)
-
-
 @dataclass(frozen=True, slots=True)
 class MadeRun:
     """A run that has ended, or a plan that was shown."""
@@ -76,6 +60,11 @@ class MadeRun:
     exit_code: int
     # None if nothing was started.
     folder: Path | None = None
+
+    def leave(self) -> None:
+        """Raise typer.Exit if the exit code is not 0."""
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
 
 
 def make_run(
@@ -109,22 +98,37 @@ def make_run(
         show_log(output.verbosity, display.note, make_log_filter(config)),
         store_stdin_samples(config) as readable,
     ):
-        return _make_run(
-            *(readable, output, start, retry, display, notices), serves_client=serves_client, on_open=on_open
-        )
+        _require_usable(config, output)
+        for notice in notices:
+            display.note(notice)
+        selection = _select(readable, start, display.note, serves_client=serves_client)
+        if output.dry_run:
+            _describe_run(selection, output, display.note)
+            _print_plan(selection, start, retry)
+            return MadeRun(0)
+        _shorten_garbage_collection(selection)
+
+        async def run_and_finish() -> MadeRun:
+            async with open_run(selection, start, notify=display.note) as run:
+                on_open(run.folder)
+                _describe_run(selection, output, display.note)
+                try:
+                    attempts = None if retry is None else begin_retry(run, retry)
+                    if attempts is not None and not attempts:
+                        display.note("no attempt is repeated, because none ended in such a way")
+                    await run.execute(display, attempts)
+                except BaseException as error:
+                    if not run.is_refused(error):
+                        with contextlib.suppress(StorageError):  # only the first error is reported
+                            _finish(run, output)
+                    raise
+                _finish(run, output)
+                return MadeRun(_exit_code(run, output), run.folder)
+
+        return run_until_signal(run_and_finish())
 
 
-def _make_run(
-    config: RunConfig,
-    output: OutputOptions,
-    start: RunStart,
-    retry: Retry | None,
-    display: RunObserver,
-    notices: Sequence[str],
-    *,
-    serves_client: bool,
-    on_open: Callable[[Path], None],
-) -> MadeRun:
+def _require_usable(config: RunConfig, output: OutputOptions) -> None:
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     if output.fail_on_difference and config.replay_from is None:
@@ -132,44 +136,17 @@ def _make_run(
             "--fail-on-difference applies only to a replay, and this run repeats none",
             hint="name the recorded run: --from RUN, such as --from latest",
         )
-    notify = display.note
-    for notice in notices:
-        notify(notice)
+
+
+def _select(
+    config: RunConfig, start: RunStart, notify: Callable[[str], None], *, serves_client: bool
+) -> Selection:
     try:
-        selection = select(config, notify=notify, resumed=start.is_recorded, serves_client=serves_client)
+        return select(config, notify=notify, resumed=start.is_recorded, serves_client=serves_client)
     except DataError as error:
         from harness.reports.imports import hint_at_format
 
         raise hint_at_format(error, config.samples, config.benchmark) from error
-    if output.dry_run:
-        _describe_run(selection, output, notify)
-        remaining = None
-        if isinstance(start, ResumedRun):
-            selection = selection.without(read_unsound_references(start.folder))
-            remaining = list_remaining(selection.plan, read_results(start.folder), retry)
-        _print_plan(selection, remaining)
-        return MadeRun(0)
-
-    _shorten_garbage_collection(selection)
-
-    async def run_and_finish() -> MadeRun:
-        async with open_run(selection, start, notify=notify) as run:
-            on_open(run.folder)
-            _describe_run(selection, output, notify)
-            try:
-                attempts = None if retry is None else begin_retry(run, retry)
-                if attempts is not None and not attempts:
-                    notify("no attempt is repeated, because none ended in such a way")
-                await run.execute(display, attempts)
-            except BaseException as error:
-                if not run.is_refused(error):
-                    with contextlib.suppress(StorageError):  # only the first error is reported
-                        _finish(run, output)
-                raise
-            _finish(run, output)
-            return MadeRun(_exit_code(run, output), run.folder)
-
-    return run_until_signal(run_and_finish())
 
 
 def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:
@@ -307,8 +284,12 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
     return 0
 
 
-def _print_plan(selection: Selection, remaining: Collection[tuple[str, int]] | None) -> None:
-    """Print the plan. `remaining` are the keys of the attempts that a resumed run makes."""
+def _print_plan(selection: Selection, start: RunStart, retry: Retry | None) -> None:
+    """Print the plan, and the attempts that a resumed run still makes."""
+    remaining = None
+    if isinstance(start, ResumedRun):
+        selection = selection.without(read_unsound_references(start.folder))
+        remaining = list_remaining(selection.plan, read_results(start.folder), retry)
     source = selection.benchmark.source
     tasks = {planned.task.id for planned in selection.plan}
     typer.echo(f"benchmark  {selection.benchmark.name} ({source.kind}: {source.location})")

@@ -75,7 +75,7 @@ def run(
     """
     from functools import partial
 
-    from harness.cli.carry_out import OutputOptions, carry_out
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.cli.matrix import ResumedMatrix, carry_out_matrix, list_cells
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
@@ -111,7 +111,7 @@ def run(
         given |= cells[0]
         loaded = [load_config(config, given, add_settings=add_recorded_settings)]
         with locate_unread(config, given):
-            carry_out(loaded[0], output)
+            make_run(loaded[0], output).leave()
         return
     # Here it names the folder that the run is in.
     output_dir = given.pop("output_dir", None)
@@ -123,7 +123,7 @@ def run(
         return load_config(config, {**own, **given}) if given or config else None
 
     recorded, start = resume_run(folder, read_given, accept or [], is_trusted=trust)
-    carry_out(recorded, output, start, retry=retry)
+    make_run(recorded, output, start, retry=retry).leave()
 
 
 @app.command(cls=take_settings(panels=_OF_GRADING))
@@ -147,7 +147,7 @@ def grade(
     quiet: Quiet = False,
 ) -> None:
     """Grade samples from a file, or what a run submitted. No model is asked."""
-    from harness.cli.carry_out import OutputOptions, carry_out
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
@@ -167,7 +167,7 @@ def grade(
         values = {**given, "replay_from": str(run)}
         loaded = load_config(config, values, add_settings=add_recorded_settings)
         with locate_unread(config, values):
-            carry_out(loaded, output)
+            make_run(loaded, output).leave()
         return
     loaded = load_config(config, given)
     if loaded.samples is None:
@@ -178,7 +178,7 @@ def grade(
             hint="leave out 'agent', or use: harness run",
         )
     with locate_unread(config, given):
-        carry_out(loaded, output)
+        make_run(loaded, output).leave()
 
 
 @app.command(cls=take_settings("max_concurrent", "output_dir"))
@@ -195,7 +195,7 @@ def rerun(
     quiet: Quiet = False,
 ) -> None:
     """Repeat a run in a new folder, from its manifest."""
-    from harness.cli.carry_out import OutputOptions, carry_out
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.runs.resume import read_resumed_config
     from harness.runs.run_names import RUNS, find_run
     from harness.runs.run_starts import RepeatedRun
@@ -210,7 +210,7 @@ def rerun(
     again = bound_rerun(folder, manifest, recorded, is_trusted=trust)
     output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet)
     start = RepeatedRun(folder=folder, accepted=accept or [], is_trusted=again.is_trusted)
-    carry_out(again.config, output, start, notices=again.notices)
+    make_run(again.config, output, start, notices=again.notices).leave()
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -75,6 +75,12 @@ def execute(
     raise typer.Exit(code)
 
 
+_OutputDir = Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")]
+_Tracebacks = Annotated[
+    int, typer.Option("-v", "--verbose", count=True, show_default=False, help="-vv: print tracebacks.")
+]
+
+
 @app.command(cls=take_settings("data", "options", "seed", "runtime"))
 def shell(
     context: typer.Context,
@@ -85,31 +91,15 @@ def shell(
     timeout_seconds: Annotated[
         int, typer.Option("--timeout-seconds", help="Time limit for you and for the grader, 180 to 600 s.")
     ] = 600,
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")] = Path(
-        "runs"
-    ),
-    verbose: Annotated[
-        int, typer.Option("-v", "--verbose", count=True, show_default=False, help="-vv: print tracebacks.")
-    ] = 0,
+    output_dir: _OutputDir = Path("runs"),
+    verbose: _Tracebacks = 0,
 ) -> None:
     """Act in the environment of a task yourself, and be graded.
 
     You get the same environment as an agent.
     """
-    from harness.cli.carry_out import OutputOptions, carry_out
-    from harness.runs.config import load_config
-
-    given = {
-        "benchmark": benchmark,
-        "agent": "human",
-        "task_ids": [task],
-        "timeout_seconds": timeout_seconds,
-        "output_dir": str(output_dir),
-        "max_concurrent": 1,
-        **read_settings(context),
-    }
-    config = load_config(None, given)
-    carry_out(config, OutputOptions(verbosity=verbose, quiet=True))
+    given = {"benchmark": benchmark, "agent": "human", "task_ids": [task], **read_settings(context)}
+    _act({"timeout_seconds": timeout_seconds, "output_dir": str(output_dir), **given}, verbose)
 
 
 @app.command(cls=take_settings("data", "split", "options", "seed", "runtime"))
@@ -123,12 +113,8 @@ def mcp(
         int,
         typer.Option("--timeout-seconds", help="Time limit for client and grader, 180 to 600 s."),
     ] = 600,
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")] = Path(
-        "runs"
-    ),
-    verbose: Annotated[
-        int, typer.Option("-v", "--verbose", count=True, show_default=False, help="-vv: print tracebacks.")
-    ] = 0,
+    output_dir: _OutputDir = Path("runs"),
+    verbose: _Tracebacks = 0,
 ) -> None:
     """Serve a task's tools to your own MCP client.
 
@@ -136,17 +122,18 @@ def mcp(
     leaves, the outcome is graded. The verdict goes to
     standard error and into a run folder.
     """
-    from harness.cli.carry_out import OutputOptions, carry_out
+    given = {"benchmark": benchmark, "agent": "client", "task_ids": [task], **read_settings(context)}
+    _act(
+        {"timeout_seconds": timeout_seconds, "output_dir": str(output_dir), **given},
+        verbose,
+        serves_client=True,
+    )
+
+
+def _act(given: dict[str, Any], verbosity: int, *, serves_client: bool = False) -> None:
+    """Make the one attempt of a person or of a person's client."""
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.runs.config import load_config
 
-    given = {
-        "benchmark": benchmark,
-        "agent": "client",
-        "task_ids": [task],
-        "timeout_seconds": timeout_seconds,
-        "output_dir": str(output_dir),
-        "max_concurrent": 1,
-        **read_settings(context),
-    }
-    config = load_config(None, given)
-    carry_out(config, OutputOptions(verbosity=verbose, quiet=True), serves_client=True)
+    config = load_config(None, {"max_concurrent": 1, **given})
+    make_run(config, OutputOptions(verbosity=verbosity, quiet=True), serves_client=serves_client).leave()

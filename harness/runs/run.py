@@ -69,8 +69,9 @@ class Run:
 
     @property
     def summary(self) -> Summary:
-        selection = self.selection
-        use = ModelUse(self.spent.of_no_attempt, self.spent.whole.describe_budget())
+        selection, use = self.selection, None
+        if selection.endpoint is not None:
+            use = ModelUse(self.spent.of_no_attempt, self.spent.whole.describe_budget())
         return summarize(
             selection.plan,
             self.store.results,
@@ -79,7 +80,7 @@ class Run:
             benchmark=selection.benchmark,
             quarantined=selection.quarantined,
             has_samples=selection.config.samples is not None,
-            model=None if selection.endpoint is None else use,
+            model=use,
             cluster_by=selection.config.cluster_by,
         )
 
@@ -143,7 +144,7 @@ class Run:
         features = await stack.enter_async_context(
             open_features(
                 selection,
-                self._open_spending(),
+                self._open_spending,
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
                 note=observer.note,

@@ -28,7 +28,6 @@ from harness.runs.manifest import (
     describe_conditions,
     find_origin,
 )
-from harness.runs.model_access import describe_url
 from harness.runs.recorded_run import add_recorded_settings, require_same_recording
 from harness.runs.resume import (
     Change,
@@ -108,11 +107,13 @@ class Opening:
     @property
     def config(self) -> RunConfig:
         """The config with its resolved values, because defaults may change before the run is resumed."""
-        selection = self.selection
+        selection, endpoint = self.selection, self.selection.endpoint
+        # A named endpoint has its URL in the config.
+        is_named = endpoint is None or selection.config.model in selection.config.endpoints
         resolved = {
             "timeout_seconds": selection.timeout_seconds,
             "split": selection.benchmark.split,
-            "base_url": describe_url(selection.config, selection.endpoint),
+            "base_url": None if endpoint is None or is_named else endpoint.base_url,
         }
         return selection.config.model_copy(update=resolved)
 

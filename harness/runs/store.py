@@ -87,7 +87,9 @@ class RunStore:
             opening.callback(os.close, lock_run_folder(folder))
             _remove_temporary_files(folder)
             self._file = opening.enter_context(_open_attempts(folder))
-            self._load()
+            if os.fstat(self._file.fileno()).st_size:
+                # A line that a kill cut short is dropped.
+                self._cut(self.results.add_lines(read_records(folder / ATTEMPTS)))
             self._held = opening.pop_all()
 
     def close(self) -> None:
@@ -165,9 +167,6 @@ class RunStore:
         """Replace a file of the folder in one step. Raises StorageError."""
         with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
-
-    def _load(self) -> None:
-        self._cut(self.results.add_lines(read_records(self.folder / ATTEMPTS)))
 
     def _cut(self, offset: int) -> None:
         self._file.truncate(offset)

@@ -25,7 +25,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "runs": ("results", "List the runs, the newest first."),
         "report": ("results", "Print the report of a run."),
         "show": ("results", "Show a run, or one attempt: prompt, actions and verdict."),
-        "view": ("view", "Show runs on a local web page."),
+        "view": ("serve", "Show runs on a local web page."),
         "compare": ("results", "Compare two runs, paired by task."),
         "card": ("card", "Run several benchmarks with a model, and write one page about them."),
         "merge": ("run", "Join the shards of a run into one folder, or of an audit into a result (-o)."),
@@ -113,7 +113,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "report latest --format junit",
     ),
     "show": ("show latest", "show latest Mbpp/11", "show latest os/dev/1 --attempt 2 --characters 500"),
-    "view": ("view", "view latest --open", "view --export pages"),
+    "view": ("serve", "view latest --open", "view --export pages"),
     "compare": (
         "compare runs/before latest",
         "compare runs/before latest --regression-threshold 0.02",

@@ -37,13 +37,12 @@ from harness.runs.grading_service import GradingService, grade_at_service
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver, Stage
 from harness.runs.records import build_record
-from harness.runs.transcripts import KeepsTranscripts, begin_transcript
+from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
-    from harness.models.access import ModelAccess
     from harness.runs.selection import Selection
 
 
@@ -97,11 +96,6 @@ class AttemptSettings:
             service=service,
         )
 
-    @property
-    def model(self) -> ModelAccess | None:
-        """The model that the agent asks, None for a run without one."""
-        return self.features.model
-
     def limits_of(self, spec: EnvironmentSpec) -> Limits:
         """Return the limits of an environment's sandboxes."""
         return self.limits.get(spec.name, spec.limits)
@@ -109,12 +103,6 @@ class AttemptSettings:
     def key(self, planned: PlannedAttempt) -> Hashable:
         """Return the key of the sandbox that ends with an attempt, or with the last attempt at its task."""
         return planned.key if self.is_isolated else planned.task.id
-
-    def grading_key(self, planned: PlannedAttempt, spec: EnvironmentSpec) -> Hashable:
-        """Return the key of the leases that share a sandbox with the grading of an attempt."""
-        if self.isolation == "run" and spec.grades_programs_alone:
-            return AcrossTasks(type(self.benchmark.references[planned.task.id].target))
-        return self.key(planned)
 
     @property
     def is_isolated(self) -> bool:
@@ -143,8 +131,10 @@ class AttemptSettings:
             return await grade_at_service(
                 self.service, self.faults, task_id, submission, seconds=seconds, on_begin=on_begin
             )
+        key, target = self.key(planned), self.benchmark.references[task_id].target
         # The sandboxes that hold an agent's files end with its task.
-        key = self.key(planned) if environment is not None else self.grading_key(planned, spec)
+        if environment is None and self.isolation == "run" and spec.grades_programs_alone:
+            key = AcrossTasks(type(target))
         context = GradingContext(
             self.pool,
             seconds,
@@ -155,7 +145,7 @@ class AttemptSettings:
             check_engine=self.faults.check_engine,
             on_begin=on_begin,
         )
-        return await grade_submission(self.benchmark.references[task_id].target, submission, context)
+        return await grade_submission(target, submission, context)
 
 
 # How long an attempt may wait for grading while it holds the sandbox where its agent acted.
@@ -229,7 +219,11 @@ class _Attempt:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 attempt = await self._open(stack)
-                verdict = await (self._act_and_grade(attempt) if acts else self._answer_and_grade(attempt))
+                if acts:
+                    verdict = await self._act_and_grade(attempt)
+                else:
+                    ended = await self._act(attempt)
+                    verdict = ended if isinstance(ended, Verdict) else await self._grade(ended)
         except SandboxError as error:
             # The verdict stands although the sandbox cannot be removed: a retry would be a second chance.
             if verdict is None:
@@ -263,7 +257,8 @@ class _Attempt:
         grading_seconds = spec.grading_seconds(task, settings.timeout_seconds)
         pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
-        transcript = begin_transcript(settings.transcripts, task, planned.number)
+        transcript = settings.transcripts.begin_transcript(task.id, planned.number)
+        transcript.write({"schema_version": TRANSCRIPT_SCHEMA_VERSION, "prompt": task.prompt})
         environment = EnvironmentContext(
             settings.pool,
             SandboxSettings(spec.image or "", settings.limits_of(spec), terminals=has_terminals),
@@ -283,10 +278,6 @@ class _Attempt:
             act=settings.agent.attempt,
             needs_environment=getattr(settings.agent, "needs_environment", False),
         )
-
-    async def _answer_and_grade(self, attempt: Try) -> Verdict:
-        ended = await self._act(attempt)
-        return ended if isinstance(ended, Verdict) else await self._grade(ended)
 
     async def _act_and_grade(self, attempt: Try) -> Verdict:
         """Return the verdict on an attempt in its environment.

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from harness.core.errors import DataError, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
-from harness.core.types import Task, Transcript
+from harness.core.types import Transcript
 from harness.runs.run_files import (
     StorageError,
     advise_resume,
@@ -45,13 +45,6 @@ class KeepsTranscripts(Protocol):
 
     def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
         """Return the transcript of an attempt that begins. It replaces an earlier try's."""
-
-
-def begin_transcript(kept: KeepsTranscripts, task: Task, attempt: int) -> Transcript:
-    """Return the transcript of an attempt that begins, with its first entry. Raises StorageError."""
-    transcript = kept.begin_transcript(task.id, attempt)
-    transcript.write({"schema_version": TRANSCRIPT_SCHEMA_VERSION, "prompt": task.prompt})
-    return transcript
 
 
 class TranscriptFile:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.core.shield import complete
-from harness.core.types import AttemptRecord, Task
+from harness.core.types import AttemptRecord
 from harness.host.retries import RunStopped
 from harness.runs.attempt import AttemptSettings, make_record
 from harness.runs.planned_attempt import PlannedAttempt
@@ -37,7 +37,7 @@ class Commits:
         self._waiting.append((record, stored))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
-        await complete(_wait_for(stored))
+        await complete(stored)
 
     async def _write(self) -> None:
         while self._waiting:
@@ -51,10 +51,6 @@ class Commits:
                 for _, stored in batch:
                     stored.set_result(None)
         self._writing = None
-
-
-async def _wait_for(stored: asyncio.Future[None]) -> None:
-    await stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +114,9 @@ async def execute_plan(
         StorageError: if a record cannot be written.
         RunStoppedError: if a lasting fault of the infrastructure prevents further attempts.
     """
-    waiting = _list_waiting(store, plan)
+    waiting = plan
+    if store.results:
+        waiting = [planned for planned in plan if not store.is_finished(planned.key)]
     progress = RunProgress(measure_categories(plan, waiting))
     if isinstance(observer, ShowsProgress):
         observer.show_progress(progress)
@@ -127,11 +125,6 @@ async def execute_plan(
     )
     async with write_stages(store.folder, progress):
         await executor.execute(Work(waiting, progress, Commits(store), observer))
-
-
-def _list_waiting(store: RunStore, plan: Sequence[PlannedAttempt]) -> Sequence[PlannedAttempt]:
-    """Return the attempts that are not finished, which is the plan itself for a new run."""
-    return [planned for planned in plan if not store.is_finished(planned.key)] if store.results else plan
 
 
 class LocalExecutor:
@@ -181,29 +174,23 @@ class _Execution:
             for planned in unit:
                 if self.settings.faults.stopped is not None:
                     return
-                self._begin_task(planned.task)
+                task_id, model = planned.task.id, self.settings.features.model
+                if model is not None and task_id not in self._begun:
+                    # The model may answer all attempts at a task in one reply.
+                    self._begun.add(task_id)
+                    model.merger.expect(task_id, self.open_attempts[task_id])
                 try:
                     with self.work.progress.begin(planned) as active:
                         record = await make_record(self.settings, planned, active)
                 except RunStopped:
                     return
                 await self.work.finish(record)
-                await self._end_attempt(planned)
-
-    def _begin_task(self, task: Task) -> None:
-        """Announce the attempts of a task to the model, which may answer all of them in one reply."""
-        model = self.settings.model
-        if model is not None and task.id not in self._begun:
-            self._begun.add(task.id)
-            model.merger.expect(task.id, self.open_attempts[task.id])
-
-    async def _end_attempt(self, planned: PlannedAttempt) -> None:
-        self.open_attempts[planned.task.id] -= 1
-        rest = self.open_attempts[planned.task.id]
-        if self.settings.is_isolated or not rest:
-            await discard_sandboxes(self.settings, planned)
-        if not rest and self.settings.model is not None:
-            self.settings.model.merger.forget(planned.task.id)
+                self.open_attempts[task_id] -= 1
+                is_last = not self.open_attempts[task_id]
+                if self.settings.is_isolated or is_last:
+                    discard_sandboxes(self.settings, planned)
+                if is_last and model is not None:
+                    model.merger.forget(task_id)
 
 
 async def execute(
@@ -218,7 +205,7 @@ async def execute(
     await execute_plan(executor, plan, store=store, observer=settings.observer)
 
 
-async def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
+def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
     """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
     settings.pool.discard(settings.key(planned))
     settings.pool.discard(settings.acting_key(planned))

@@ -262,7 +262,7 @@ class Node(EngineNode):
             self._transcripts.close(*planned.key)
             self._tasks_of[lease.task_id] -= 1
             if settings.is_isolated or not (lease.is_followed or self._tasks_of[lease.task_id]):
-                await discard_sandboxes(settings, planned)
+                discard_sandboxes(settings, planned)
 
     async def close(self) -> Refusal | None:
         """End all attempts, and remove every container of the run. Return the reason if one stays."""

@@ -14,9 +14,8 @@ from harness.runs.executors.messages import Lease, Report
 from harness.runs.executors.ray_cluster import RayMembers
 from harness.runs.executors.ray_executor import RayExecutor
 from harness.runs.executors.ray_nodes import NodeLost
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import RunProgress, Stage
-from harness.runs.records import to_json
+from harness.runs.records import PlannedAttempt, to_json
 from harness.runs.store import RunStore
 from harness.service.workers.ray_workers import WorkReply
 

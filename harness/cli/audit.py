@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.completion import complete_benchmark
 from harness.cli.errors import print_error
-from harness.cli.options import Force, Quiet, ResultFiles, Trust, Verbose, read_settings, take_settings
+from harness.cli.options import (
+    Force,
+    Quiet,
+    ResultFiles,
+    Trust,
+    Verbose,
+    complete_benchmark,
+    read_settings,
+    take_settings,
+)
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:

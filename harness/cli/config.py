@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.completion import agent_names, complete_agent, complete_benchmark
+from harness.cli.options import agent_names, complete_agent, complete_benchmark
 
 if TYPE_CHECKING:
     from harness.runs.config_file import ConfigFile

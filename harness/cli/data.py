@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.completion import complete_benchmark, complete_run
 from harness.cli.errors import print_error
 from harness.cli.options import (
     BENCHMARK_HELP,
@@ -17,6 +16,8 @@ from harness.cli.options import (
     Output,
     OutputDir,
     Trust,
+    complete_benchmark,
+    complete_run,
     read_settings,
     take_settings,
 )
@@ -34,7 +35,7 @@ def benchmarks(
     import json
     import sys
 
-    from harness.cli.completion import read_benchmark_facts
+    from harness.cli.options import read_benchmark_facts
 
     if as_json:
         typer.echo(json.dumps(read_benchmark_facts(), indent=2))

@@ -9,8 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.completion import complete_benchmark
-from harness.cli.options import BENCHMARK_HELP, read_settings, take_settings
+from harness.cli.options import BENCHMARK_HELP, complete_benchmark, read_settings, take_settings
 
 app = typer.Typer()
 

@@ -34,9 +34,8 @@ from harness.runs.attempt_parts import SandboxTime, Try
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.grading_service import GradingService, grade_at_service
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver, Stage
-from harness.runs.records import build_record
+from harness.runs.records import PlannedAttempt, build_record
 from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Isolation, Limits

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from harness.environments.spec import EnvironmentSpec
     from harness.runs.agents.agent import AttemptContext
     from harness.runs.attempt import AttemptSettings
-    from harness.runs.planned_attempt import PlannedAttempt
     from harness.runs.progress import ActiveAttempt
+    from harness.runs.records import PlannedAttempt
 
 
 @dataclass(slots=True)

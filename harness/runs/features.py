@@ -17,7 +17,7 @@ from harness.runs.agents.agent import MeasuresAttempts
 from harness.runs.attempt_parts import AttemptPart, TimePart
 from harness.runs.config import load_config
 from harness.runs.model_access import find_cache_folder, uses_cache
-from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
 from harness.sandbox.backends.base import BuildRules

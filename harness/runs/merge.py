@@ -24,7 +24,7 @@ from harness.runs.agents.agent import settings_for
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.plan import load_configured, name_clusters
-from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+from harness.runs.records import PlannedAttempt, describe_planned
 from harness.runs.resume import ACCEPTED
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file

@@ -19,7 +19,7 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.logger import get_logger
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord
-from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import read_run_file, remove_run_file, replace_run_file
 
 

@@ -17,7 +17,7 @@ from harness.core.errors import UsageError, describe_first_error, quote_value, u
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
-from harness.runs.planned_attempt import PlannedAttempt, has_same_tasks
+from harness.runs.records import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest

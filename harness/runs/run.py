@@ -26,8 +26,8 @@ from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, correct_superseded_verdicts, describe_start, read_tool_mode
 from harness.runs.plan import order_by_duration
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import RunObserver
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import StorageError, advise_resume, has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_names import find_state

@@ -43,12 +43,12 @@ from harness.runs.plan import (
     require_sound,
     select_configured_tasks,
 )
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_run import (
     RecordedRun,
     check_recording,
     open_recording,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig

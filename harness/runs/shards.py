@@ -19,8 +19,8 @@ from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import list_shard_tasks
 from harness.runs.manifest import REPEATED, SUPERSEDED_VERDICTS, TOOL_MODE
 from harness.runs.plan import plan_attempts, select_configured_tasks
-from harness.runs.planned_attempt import PlannedAttempt, list_task_ids
 from harness.runs.recorded_run import open_recording, require_same_recording
+from harness.runs.records import PlannedAttempt, list_task_ids
 from harness.runs.resume import ACCEPTED, Change, accept_changes, find_changes, read_resumed_config
 from harness.runs.run_files import has_run_file, hash_run_file
 from harness.runs.settings import KEYS, RunConfig

@@ -14,7 +14,6 @@ from case_checks import each_case
 
 from harness.core.types import Task
 from harness.runs import progress
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import (
     STAGES,
     ActiveAttempt,
@@ -26,6 +25,7 @@ from harness.runs.progress import (
     read_stages,
     write_stages,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import replace_run_file
 from harness.runs.store import RunStore
 

@@ -12,7 +12,6 @@ from harness.core.shield import complete
 from harness.core.types import AttemptRecord
 from harness.host.retries import RunStopped
 from harness.runs.attempt import AttemptSettings, make_record
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import (
     RunObserver,
     RunProgress,
@@ -20,6 +19,7 @@ from harness.runs.progress import (
     measure_categories,
     write_stages,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 
 

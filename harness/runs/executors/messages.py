@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import Stage
+from harness.runs.records import PlannedAttempt
 
 if TYPE_CHECKING:
     pass

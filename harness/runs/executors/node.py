@@ -35,9 +35,8 @@ from harness.runs.executors.messages import (
     hash_code,
 )
 from harness.runs.faults import Faults
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
-from harness.runs.records import to_json
+from harness.runs.records import PlannedAttempt, to_json
 from harness.runs.run_files import StorageError
 from harness.runs.selection import Selection, find_difference, hash_inputs, read_described_config, select
 from harness.runs.transcripts import TranscriptFile

@@ -26,9 +26,8 @@ from harness.runs.executors.ray_nodes import (
     RayNode,
     describe_images,
 )
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver
-from harness.runs.records import build_record, from_json
+from harness.runs.records import PlannedAttempt, build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
 from harness.runs.selection import Selection, describe_config, hash_inputs
 from harness.runs.transcripts import TRANSCRIPTS, transcript_name

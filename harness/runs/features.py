@@ -83,11 +83,12 @@ class Features:
         configured = () if self.servers is None else self.servers.configured
         started = () if self.servers is None else self.servers.started
         needs = find_needs(agent)
-        places = PlacesPart(Workspaces(needs, configured, spec), started, settings.pool, settings.limits)
-        if needs is not None or any(each.where == "sandbox" for each in configured):
-            parts.append(places)
-        if self.servers is not None:
-            parts.append(ServersPart(started, places))
+        if needs is not None or self.servers is not None:
+            places = PlacesPart(Workspaces(needs, configured, spec), started, settings.pool, settings.limits)
+            if needs is not None or any(each.where == "sandbox" for each in configured):
+                parts.append(places)
+            if self.servers is not None:
+                parts.append(ServersPart(started, places))
         if self.model is not None:
             parts.append(ModelPart(self.model))
         if isinstance(agent, MeasuresAttempts):

@@ -107,7 +107,7 @@ class Run:
             observer: gets the events of the run.
             attempts: the only attempts to make, None for those of the whole plan.
 
-        Raises as `harness.runs.execute.execute` does.
+        Raises as `execute_plan` does.
         """
         plan = self.selection.plan if attempts is None else attempts
         config = self.selection.config
@@ -117,8 +117,10 @@ class Run:
         started = time.monotonic()
         try:
             async with contextlib.AsyncExitStack() as stack:
-                open_executor = self._open_local if config.executor == "local" else self._open_ray
-                executor = await open_executor(stack, observer, waiting)
+                executor = None
+                if waiting:
+                    open_executor = self._open_local if config.executor == "local" else self._open_ray
+                    executor = await open_executor(stack, observer, waiting)
                 ordered = order_by_duration(plan, self.selection.durations)
                 await execute_plan(executor, ordered, store=self.store, observer=observer)
         except BaseException:

@@ -98,14 +98,14 @@ def group_attempts(attempts: Sequence[PlannedAttempt], *, in_parallel: bool) -> 
 
 
 async def execute_plan(
-    executor: Executor, plan: Sequence[PlannedAttempt], *, store: RunStore, observer: RunObserver
+    executor: Executor | None, plan: Sequence[PlannedAttempt], *, store: RunStore, observer: RunObserver
 ) -> None:
     """Make every planned attempt without a stored verdict, and store its record.
 
     A cancellation ends all attempts under way, and finished attempts stay stored.
 
     Args:
-        executor: makes the attempts.
+        executor: makes the attempts, None if all are finished.
         plan: the planned attempts, in the order that they start.
         store: gets the records.
         observer: gets the events.
@@ -120,9 +120,10 @@ async def execute_plan(
     progress = RunProgress(measure_categories(plan, waiting))
     if isinstance(observer, ShowsProgress):
         observer.show_progress(progress)
-    observer.on_start(
-        attempts=len(plan), finished=len(plan) - len(waiting), concurrency=executor.count_places(waiting)
-    )
+    places = 1 if executor is None else executor.count_places(waiting)
+    observer.on_start(attempts=len(plan), finished=len(plan) - len(waiting), concurrency=places)
+    if executor is None:
+        return
     async with write_stages(store.folder, progress):
         await executor.execute(Work(waiting, progress, Commits(store), observer))
 

@@ -185,17 +185,15 @@ def _audit_relay(
     from harness.audit.relay.attack import choose_relay_attacks
     from harness.audit.relay.run import carry_out_relay_audit
     from harness.cli.files import check_results_path
-    from harness.cli.work import run_until_signal, show_log
+    from harness.cli.work import run_shown
     from harness.reports.progress import progress_display
     from harness.reports.relay_audit import conclude, print_relay_audit
     from harness.runs.run_files import replace_file
-    from harness.runs.run_secrets import make_log_filter
 
     if results is not None:
         check_results_path(results, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
-    with show_log(verbosity, display.note, make_log_filter()):
-        audit = run_until_signal(carry_out_relay_audit(choose_relay_attacks(names), display))
+    audit = run_shown(carry_out_relay_audit(choose_relay_attacks(names), display), display.note, verbosity)
     if results is not None:
         with replace_file(results) as file:
             json.dump(audit.as_values(), file, indent=2)
@@ -208,12 +206,10 @@ def _audit_relay(
 def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: int) -> Audit:
     """Run an audit until its end or a signal, and return the result. An interrupted audit can be resumed."""
     from harness.audit.run import carry_out_audit
-    from harness.cli.work import Interrupted, run_until_signal, show_log
-    from harness.runs.run_secrets import make_log_filter
+    from harness.cli.work import Interrupted, run_shown
 
     try:
-        with show_log(verbosity, display.note, make_log_filter()):
-            return run_until_signal(carry_out_audit(plan, folder, display))
+        return run_shown(carry_out_audit(plan, folder, display), display.note, verbosity)
     except Interrupted:
         display.note(f"interrupted; to continue: harness audit --resume {quote_argument(folder)}")
         raise
@@ -264,12 +260,11 @@ def lint(
 
     from harness.audit.lint.run import lint_tasks
     from harness.cli.files import check_results_path
-    from harness.cli.work import run_until_signal, show_log
+    from harness.cli.work import run_shown
     from harness.core.errors import UsageError
     from harness.reports.lint import print_findings, write_findings
     from harness.reports.progress import progress_display
     from harness.runs.config import load_config
-    from harness.runs.run_secrets import make_log_filter
 
     given = read_settings(context)
     if (folder is None) == ("benchmark" not in given):
@@ -279,10 +274,8 @@ def lint(
     for path in results or ():
         check_results_path(path, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
-    with show_log(verbose, display.note, make_log_filter()):
-        found = run_until_signal(
-            lint_tasks(load_config(None, given), repeat=0 if static else repeat, observer=display)
-        )
+    linting = lint_tasks(load_config(None, given), repeat=0 if static else repeat, observer=display)
+    found = run_shown(linting, display.note, verbose)
     print_findings(found.findings, found.tasks, stream=sys.stdout)
     for path in results or ():
         write_findings(found.findings, found.tasks, path)

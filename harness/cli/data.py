@@ -223,6 +223,10 @@ class Field(StrEnum):
     ANSWER = "answer"
 
 
+def _notify(text: str) -> None:
+    typer.echo(text, err=True)
+
+
 _FROM_HELP = f"The format: {', '.join(import_names())}."
 
 _samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
@@ -245,12 +249,9 @@ def samples_export(
     from harness.runs.run_names import find_run
     from harness.runs.samples import export_samples
 
-    def notify(text: str) -> None:
-        typer.echo(text, err=True)
-
     folder = find_run(run, output_dir)
     with open_export(output, force=force) as file:
-        file.writelines(export_samples(folder, is_trusted=trust, notify=notify))
+        file.writelines(export_samples(folder, is_trusted=trust, notify=_notify))
     print_written(output)
 
 
@@ -283,11 +284,8 @@ def samples_import(
     from harness.cli.files import open_export, print_written
     from harness.reports.imports import import_samples, load_tasks
 
-    def notify(text: str) -> None:
-        typer.echo(text, err=True)
-
     tasks = load_tasks(benchmark, data, split)
     name = None if field is None else field.value
     with open_export(output, force=force) as stream:
-        stream.writelines(import_samples(file, source, name, notify=notify, tasks=tasks))
+        stream.writelines(import_samples(file, source, name, notify=_notify, tasks=tasks))
     print_written(output)

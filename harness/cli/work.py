@@ -80,6 +80,15 @@ EVERYTHING = 2
 _CHATTY = ("asyncio", "docker.auth", "docker.utils")
 
 
+def run_shown(work: Coroutine[Any, Any, T], note: Callable[[str], None], verbosity: int) -> T:
+    """Run the work of a command that has no config, as `run_until_signal` does, and show its log."""
+    # Here, because a command that shows no log starts sooner without it.
+    from harness.runs.run_secrets import make_log_filter
+
+    with show_log(verbosity, note, make_log_filter()):
+        return run_until_signal(work)
+
+
 @contextlib.contextmanager
 def show_log(verbosity: int, note: Callable[[str], None], secrets: SecretFilter) -> Iterator[None]:
     """Show the records of this process by `note` in the block, and let those for the log of a run pass.
@@ -89,7 +98,6 @@ def show_log(verbosity: int, note: Callable[[str], None], secrets: SecretFilter)
         note: shows a line, or several lines for a traceback. Any thread may call it.
         secrets: removes the secrets of the run.
     """
-    # Here, because a command that shows no log starts sooner without it.
     from harness.runs.run_log import EVENTS, SafeFormatter
 
     handler = _Lines(note)

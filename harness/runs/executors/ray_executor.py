@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
 from harness.host.retries import RunStoppedError
-from harness.runs.executors.execution import Work, group_attempts
+from harness.runs.executors.execution import Work
 from harness.runs.executors.messages import ImageContent, Lease, LeaseBook, NodeSpec, Report, Stop
 from harness.runs.executors.node import Node
 from harness.runs.executors.ray_cluster import RayMembers, connect_ray
@@ -123,12 +123,16 @@ class RayExecutor:
         shown = ", ".join(f"{node.name} ({node.places} attempts at a time)" for node in self._members)
         self._observer.note(f"Ray nodes: {shown}")
 
-    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
-        places = sum(node.places for node in self._members)
-        return min(places, max(len(self._group(attempts)), 1))
+    @property
+    def places(self) -> int:
+        return sum(node.places for node in self._members)
+
+    @property
+    def in_parallel(self) -> bool:
+        return getattr(self._run.selection.agent, "waits", True)
 
     async def execute(self, work: Work) -> None:
-        book = LeaseBook(self._group(work.attempts))
+        book = LeaseBook(work.units)
 
         async def join(node: RayNode) -> None:
             self._observer.note(f"{node.name} joins the run ({node.places} attempts at a time)")
@@ -144,9 +148,6 @@ class RayExecutor:
         except BaseExceptionGroup as failures:
             # The first failure cancelled everything else.
             raise failures.exceptions[0] from None
-
-    def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
-        return group_attempts(attempts, in_parallel=getattr(self._run.selection.agent, "waits", True))
 
     async def _serve(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Give a node attempts until every attempt has a record, or until the node is lost."""

@@ -168,19 +168,10 @@ class Run:
         self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
     ) -> Executor:
         """Return the executor of a Ray cluster. `waiting` is the number of attempts that it gets."""
-        from harness.runs.executors.ray_executor import RayRun, open_ray_executor
+        from harness.runs.executors.ray_executor import open_ray_executor
 
-        run = RayRun(
-            self.selection,
-            self.folder,
-            self.manifest["run_id"],
-            self.engine.backend,
-            self.manifest["image_tags"],
-            self.engine.wait_seconds,
-            min(START_TRIES, waiting),
-        )
-        address = self.selection.config.ray_address
-        return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
+        opening = open_ray_executor(self, observer, start_tries=min(START_TRIES, waiting))
+        return await stack.enter_async_context(opening)
 
     def _open_spending(self) -> Spending:
         """Return the spending of the run, whose log grows with each request to the model."""

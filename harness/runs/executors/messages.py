@@ -10,13 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.runs.progress import Stage
 from harness.runs.records import PlannedAttempt
-
-if TYPE_CHECKING:
-    pass
 
 
 @cache

@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
@@ -29,50 +29,35 @@ from harness.runs.executors.ray_nodes import (
 from harness.runs.progress import ActiveAttempt, RunObserver
 from harness.runs.records import PlannedAttempt, build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
-from harness.runs.selection import Selection, describe_config, hash_inputs
+from harness.runs.selection import describe_config, hash_inputs
 from harness.runs.transcripts import TRANSCRIPTS, transcript_name
-from harness.sandbox.backends.base import Backend
+
+if TYPE_CHECKING:
+    from harness.runs.run import Run
 
 # An attempt whose node was lost in this many tries ends as an infra error.
 LEASE_TRIES = 10
 _PART_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class RayRun:
-    """The run that is made on Ray."""
-
-    selection: Selection
-    folder: Path
-    run_id: str
-    # The engine of this machine, None for a run without sandboxes.
-    backend: Backend | None
-    # The tags of the images by their names.
-    image_tags: Mapping[str, str]
-    # How long the run waits for an engine, and for a node if none is left.
-    wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
-    start_tries: int
-
-
 @contextlib.asynccontextmanager
 async def open_ray_executor(
-    run: RayRun, *, address: str | None, observer: RunObserver
+    run: Run, observer: RunObserver, *, start_tries: int
 ) -> AsyncIterator[RayExecutor]:
     """Connect to a cluster, prepare its nodes and yield the executor. The end of the block ends all nodes.
 
     Args:
         run: the run.
-        address: that of the cluster, as `connect_ray` takes it.
         observer: gets a note for each node that takes no part.
+        start_tries: how many first attempts in which the agent cannot start stop the run.
 
     Raises:
         UsageError: if there is no cluster, or none of its nodes can take part.
     """
-    async with connect_ray(address) as ray:
-        work = await asyncio.to_thread(_plan_nodes, run)
-        opener = NodeOpener(ray, work, run.backend)
-        members = RayMembers(ray, opener, observer.note, wait_seconds=run.wait_seconds)
+    async with connect_ray(run.selection.config.ray_address) as ray:
+        work = await asyncio.to_thread(_plan_nodes, run, start_tries)
+        opener = NodeOpener(ray, work, run.engine.backend)
+        members = RayMembers(ray, opener, observer.note, wait_seconds=run.engine.wait_seconds)
         executor = RayExecutor(members, run, observer)
         try:
             await executor.open()
@@ -81,21 +66,21 @@ async def open_ray_executor(
             await complete(members.close())
 
 
-def _plan_nodes(run: RayRun) -> NodeWork:
+def _plan_nodes(run: Run, start_tries: int) -> NodeWork:
     """Return what each node needs for the run. Raises SandboxError and UsageError."""
     selection = run.selection
     images: Mapping[str, ImageContent] = {}
     if selection.images:
-        assert run.backend is not None, "a run with images has an engine"  # noqa: S101
-        images = describe_images(run.backend, run.image_tags)
+        assert run.engine.backend is not None, "a run with images has an engine"  # noqa: S101
+        images = describe_images(run.engine.backend, run.manifest["image_tags"])
     spec = NodeSpec(
-        run_id=run.run_id,
+        run_id=run.manifest["run_id"],
         config=describe_config(selection),
         inputs=hash_inputs(selection),
         unsound=dict(selection.benchmark.quarantined),
         images=images,
-        wait_seconds=run.wait_seconds,
-        start_tries=run.start_tries,
+        wait_seconds=run.engine.wait_seconds,
+        start_tries=start_tries,
     )
     samples = None if selection.config.samples is None else Path(selection.config.samples)
 
@@ -114,7 +99,7 @@ class RayExecutor:
     """Leases attempts to the nodes of a cluster, and stores what they report. Implements `Executor`."""
 
     _members: RayMembers
-    _run: RayRun
+    _run: Run
     _observer: RunObserver
 
     async def open(self) -> None:

@@ -37,6 +37,15 @@ _OF_AUDIT = (
     *("seed", "shard", "timeout_seconds", "timeout_multiplier", "max_concurrent", "max_sandboxes", "runtime"),
     *("isolation", "base_images", "build_ca", "allow_network", "network", "output_dir", "benchmark"),
 )
+_OF_LINT = (
+    *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
+    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
+    *("max_sandboxes", "timeout_multiplier", "output_dir"),
+)
+_OF_CALIBRATION = (
+    *("data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags", "options"),
+    *("base_images", "build_ca", "allow_network", "network", "max_concurrent", "output_dir"),
+)
 
 
 @app.command(cls=take_settings(*_OF_AUDIT))
@@ -215,13 +224,6 @@ def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: i
         raise
 
 
-_OF_LINT = (
-    *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
-    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
-    *("max_sandboxes", "timeout_multiplier", "output_dir"),
-)
-
-
 def require_task_folders(name: str, command: str) -> None:
     """Raise UsageError for a benchmark that is not a folder of tasks, before its data are loaded."""
     from harness.benchmarks.loading import definition_of
@@ -283,12 +285,6 @@ def lint(
         raise typer.Exit(FAILED)
     if found.unfinished:
         raise typer.Exit(UNFINISHED)
-
-
-_OF_CALIBRATION = (
-    *("data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags", "options"),
-    *("base_images", "build_ca", "allow_network", "network", "max_concurrent", "output_dir"),
-)
 
 
 @app.command(cls=take_settings(*_OF_CALIBRATION))

@@ -24,6 +24,15 @@ from harness.cli.options import (
 from harness.reports.imports import import_names
 
 app = typer.Typer()
+Folder = Annotated[
+    Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
+]
+Bench = Annotated[str, typer.Argument(help=BENCHMARK_HELP, autocompletion=complete_benchmark)]
+_data = typer.Typer(
+    name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
+)
+_FROM_HELP = f"The format: {', '.join(import_names())}."
+_samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
 
 
 @app.command()
@@ -50,14 +59,6 @@ def benchmarks(
         print_benchmarks(read_benchmark_facts(), stream=sys.stdout)
 
 
-Folder = Annotated[
-    Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
-]
-Bench = Annotated[str, typer.Argument(help=BENCHMARK_HELP, autocompletion=complete_benchmark)]
-
-_data = typer.Typer(
-    name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
-)
 app.add_typer(_data)
 
 
@@ -227,9 +228,6 @@ def _notify(text: str) -> None:
     typer.echo(text, err=True)
 
 
-_FROM_HELP = f"The format: {', '.join(import_names())}."
-
-_samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
 app.add_typer(_samples)
 
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EVERYTHING = 2
+# Their records below a warning are about no request and no attempt.
+_CHATTY = ("asyncio", "docker.auth", "docker.utils")
 
 
 class Interrupted(typer.Exit):
@@ -73,11 +76,6 @@ class _Interrupts:
             if self.first is not None:
                 raise Interrupted(128 + self.first) from None
             raise
-
-
-EVERYTHING = 2
-# Their records below a warning are about no request and no attempt.
-_CHATTY = ("asyncio", "docker.auth", "docker.utils")
 
 
 def run_shown(work: Coroutine[Any, Any, T], note: Callable[[str], None], verbosity: int) -> T:

@@ -44,6 +44,9 @@ from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 if TYPE_CHECKING:
     from harness.runs.selection import Selection
 
+# How long an attempt may wait for grading while it holds the sandbox where its agent acted.
+WAIT_SECONDS = 1200.0
+
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
@@ -145,10 +148,6 @@ class AttemptSettings:
             on_begin=on_begin,
         )
         return await grade_submission(target, submission, context)
-
-
-# How long an attempt may wait for grading while it holds the sandbox where its agent acted.
-WAIT_SECONDS = 1200.0
 
 
 async def make_record(

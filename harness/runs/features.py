@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from harness.runs.selection import Selection
     from harness.runs.settings import RunConfig
 
+# The largest number of tokens of one judgement, with the reasoning before it.
+JUDGE_TOKENS = 8192
+
 
 def read_machine_rules(config: RunConfig) -> MachineRules:
     """Return the rules of a config for machines that are made from images of tasks."""
@@ -106,10 +109,6 @@ class AgentMetrics(AttemptPart):
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
         measured = self.agent.take_metrics(*self.planned.key)
         return measured if verdict.status.has_score else {}
-
-
-# The largest number of tokens of one judgement, with the reasoning before it.
-JUDGE_TOKENS = 8192
 
 
 @contextlib.asynccontextmanager

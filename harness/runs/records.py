@@ -21,6 +21,45 @@ from harness.core.types import AttemptRecord, Reference, Status, Submission, Tas
 MAX_LISTED_BYTES = 2 * 1024 * 1024
 """The maximum size of the list of task ids as JSON. Each command that names the run reads its manifest."""
 _LIST, _HASH = "task_ids", "task_ids_sha256"
+AGENT_OUTPUT_CHARACTERS = 500
+# A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.
+MAX_TEXT_CHARACTERS = 2_500_000
+_WHOLE_TEXTS = ("agent_output_full", "submission")
+# Only some records have these fields.
+_OPTIONAL = (*_WHOLE_TEXTS, "cluster")
+_STATUSES = {status.value: status for status in Status}
+# The fields whose values the two parsers may read differently.
+_DEEP = ("metrics", "score", "duration_seconds", "agent_output_cut", "expected_output_cut")
+# The names and the types of the values of records that have passed `_require_fields`.
+_known_shapes: set[tuple[Any, ...]] = set()
+_MOST_SHAPES = 1000
+_FIELDS = tuple(field.name for field in fields(AttemptRecord))
+_NUMBER = (int, float)
+_TEXT_OR_NONE = (str, type(None))
+# Types are compared exactly, because a boolean is an instance of int.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "task_id": (str,),
+    "attempt": (int,),
+    "sample_line": (int, type(None)),
+    "category": _TEXT_OR_NONE,
+    "resolved": (bool,),
+    "status": (str,),
+    "score": (*_NUMBER, type(None)),
+    "metrics": (dict,),
+    "agent_output": (str,),
+    "expected_output": (str,),
+    "duration_seconds": _NUMBER,
+    "error": _TEXT_OR_NONE,
+}
+# Records of earlier versions lack these fields.
+_LATER_TYPES: Mapping[str, tuple[type, ...]] = {
+    "agent_output_cut": (int,),
+    "expected_output_cut": (int,),
+    "agent_output_full": _TEXT_OR_NONE,
+    "submission": _TEXT_OR_NONE,
+    "started_at": _TEXT_OR_NONE,
+    "cluster": _TEXT_OR_NONE,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,47 +132,6 @@ def _encode(ids: Sequence[str]) -> bytes:
 
 def _hash(listed: bytes) -> str:
     return hashlib.sha256(listed).hexdigest()
-
-
-AGENT_OUTPUT_CHARACTERS = 500
-# A character takes up to 12 bytes of JSON. A line with two such texts must stay under MAX_LINE_BYTES.
-MAX_TEXT_CHARACTERS = 2_500_000
-_WHOLE_TEXTS = ("agent_output_full", "submission")
-# Only some records have these fields.
-_OPTIONAL = (*_WHOLE_TEXTS, "cluster")
-_STATUSES = {status.value: status for status in Status}
-# The fields whose values the two parsers may read differently.
-_DEEP = ("metrics", "score", "duration_seconds", "agent_output_cut", "expected_output_cut")
-# The names and the types of the values of records that have passed `_require_fields`.
-_known_shapes: set[tuple[Any, ...]] = set()
-_MOST_SHAPES = 1000
-_FIELDS = tuple(field.name for field in fields(AttemptRecord))
-_NUMBER = (int, float)
-_TEXT_OR_NONE = (str, type(None))
-# Types are compared exactly, because a boolean is an instance of int.
-_TYPES: Mapping[str, tuple[type, ...]] = {
-    "task_id": (str,),
-    "attempt": (int,),
-    "sample_line": (int, type(None)),
-    "category": _TEXT_OR_NONE,
-    "resolved": (bool,),
-    "status": (str,),
-    "score": (*_NUMBER, type(None)),
-    "metrics": (dict,),
-    "agent_output": (str,),
-    "expected_output": (str,),
-    "duration_seconds": _NUMBER,
-    "error": _TEXT_OR_NONE,
-}
-# Records of earlier versions lack these fields.
-_LATER_TYPES: Mapping[str, tuple[type, ...]] = {
-    "agent_output_cut": (int,),
-    "expected_output_cut": (int,),
-    "agent_output_full": _TEXT_OR_NONE,
-    "submission": _TEXT_OR_NONE,
-    "started_at": _TEXT_OR_NONE,
-    "cluster": _TEXT_OR_NONE,
-}
 
 
 def build_record(

@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 # The key of a manifest with the changes that the user has accepted.
 ACCEPTED = "accepted_changes"
 _SHOWN_VALUE = 200
+# What the user can do about a changed input, by the first part of its field.
+_HINTS: Mapping[str, str] = {
+    "image_tags": "start a new run, because one run must not mix verdicts of two images",
+    "images": "start a new run, because one run must not mix verdicts of two images",
+    "data": "restore the data, start a new run",
+    GRADING_VERSION: "start a new run, because one run must not mix verdicts of two gradings",
+    "": "restore the file, start a new run",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +234,6 @@ def require_planned(
             "run would not make",
             hint="start a new run",
         )
-
-
-# What the user can do about a changed input, by the first part of its field.
-_HINTS: Mapping[str, str] = {
-    "image_tags": "start a new run, because one run must not mix verdicts of two images",
-    "images": "start a new run, because one run must not mix verdicts of two images",
-    "data": "restore the data, start a new run",
-    GRADING_VERSION: "start a new run, because one run must not mix verdicts of two gradings",
-    "": "restore the file, start a new run",
-}
 
 
 def _describe_change(folder: Path, selection: Selection, field: str, before: str, after: str) -> str:

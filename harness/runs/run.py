@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from harness.models.access import ToolMode
     from harness.models.spending import Spending
 
+_WRITTEN_RECORDS = 1000
+
 
 @dataclass(slots=True)
 class Run:
@@ -262,9 +264,6 @@ async def open_run(
             if run.is_refused(error):
                 shutil.rmtree(run.folder, ignore_errors=True)
             raise
-
-
-_WRITTEN_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool
 
+_LOCAL_HINT = "leave out --executor, or use: --executor local"
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -330,9 +332,6 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
-
-
-_LOCAL_HINT = "leave out --executor, or use: --executor local"
 
 
 def refuse_unsupported(

@@ -29,6 +29,30 @@ from harness.runs.store import SAMPLES, UNFINISHED, read_manifest, read_records
 from harness.runs.trust import SIGNATURE, describe_resume
 
 AttemptKey = tuple[str, int]
+ALLOW_HINT = "add --allow-unfinished to count the missing attempts as cancelled"
+_NAMED_SHARDS = 5
+_HINT = "repeat the shard: harness run --shard {shard} with its settings"
+_ACCEPTED_HINT = "repeat the shards with other settings, because --accept cannot replace their attempts"
+# The key of a manifest with the facts about the shards of which a run was merged.
+MERGED = "merged_from"
+# The fields that hold a value for each environment or task, and a shard has only some of them.
+_PARTIAL = (
+    *("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references"),
+    *("own_sandboxes", "weak_tests"),
+)
+# These describe one process or one machine. Images have an id for each build, and a tag for their sources.
+_OWN = frozenset(
+    (
+        *("run_id", "started_at", "planned", "engine", "runtime", "host", "source"),
+        TOOL_MODE,
+        *_PARTIAL,
+        ACCEPTED,
+        SIGNATURE,
+        REPEATED,
+        SUPERSEDED_VERDICTS,
+    )
+)
+_KEPT_OF_SHARD = ("run_id", "started_at", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +119,6 @@ def read_shard_run(folder: Path) -> ShardRun:
             offset += size
     finished = {key for key, status in statuses.items() if status not in UNFINISHED}
     return ShardRun(folder, manifest, config, *read_shard(config.shard), offsets, lines, finished)
-
-
-ALLOW_HINT = "add --allow-unfinished to count the missing attempts as cancelled"
-_NAMED_SHARDS = 5
-_HINT = "repeat the shard: harness run --shard {shard} with its settings"
-_ACCEPTED_HINT = "repeat the shards with other settings, because --accept cannot replace their attempts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,28 +339,6 @@ def _require_records(
                 f"{line}, but the run grades line {attempts[key]}",
                 hint=hint,
             )
-
-
-# The key of a manifest with the facts about the shards of which a run was merged.
-MERGED = "merged_from"
-# The fields that hold a value for each environment or task, and a shard has only some of them.
-_PARTIAL = (
-    *("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references"),
-    *("own_sandboxes", "weak_tests"),
-)
-# These describe one process or one machine. Images have an id for each build, and a tag for their sources.
-_OWN = frozenset(
-    (
-        *("run_id", "started_at", "planned", "engine", "runtime", "host", "source"),
-        TOOL_MODE,
-        *_PARTIAL,
-        ACCEPTED,
-        SIGNATURE,
-        REPEATED,
-        SUPERSEDED_VERDICTS,
-    )
-)
-_KEPT_OF_SHARD = ("run_id", "started_at", "host")
 
 
 def merge_manifests(

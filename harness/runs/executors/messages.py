@@ -15,6 +15,9 @@ from typing import Any
 from harness.runs.progress import Stage
 from harness.runs.records import PlannedAttempt
 
+Unit = Sequence[PlannedAttempt]
+"""Attempts that follow each other on one node."""
+
 
 @cache
 def hash_code() -> str:
@@ -108,10 +111,6 @@ class Refusal:
 
     message: str
     hint: str | None = None
-
-
-Unit = Sequence[PlannedAttempt]
-"""Attempts that follow each other on one node."""
 
 
 class LeaseBook:

@@ -47,6 +47,8 @@ from harness.sandbox.reaper import NAMESPACE_VARIABLE, remove_run
 
 # The most bytes of a transcript in one report.
 PART_BYTES = 1024 * 1024
+# How often an attempt under way reports its stage and its transcript.
+REPORT_SECONDS = 1.0
 
 
 class NodeTranscripts:
@@ -193,10 +195,6 @@ def _require_moves_images(backend: Backend | None) -> MovesImages:
     if isinstance(backend, MovesImages):
         return backend
     raise SandboxError("the backend of this machine cannot copy images")
-
-
-# How often an attempt under way reports its stage and its transcript.
-REPORT_SECONDS = 1.0
 
 
 class Node(EngineNode):

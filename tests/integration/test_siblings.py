@@ -10,7 +10,7 @@ import pytest
 # This process, the parent, forks one that forks the sibling. The sibling runs a check.
 PROGRAM = """
 import errno, os, random, resource, subprocess, sys, threading, time
-from harness.environments.python.guest.siblings import Forker
+from harness.environments.python.guest.spawner import Forker
 
 def check_ids():
     assert os.getppid() == parent and threading.get_native_id() == os.getpid() != forker_id
@@ -68,7 +68,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(sibling, 0)[1]) == 0
 """
 NO_ROOM = """
 import os, resource
-from harness.environments.python.guest.siblings import Forker
+from harness.environments.python.guest.spawner import Forker
 forker = Forker()
 os.setuid(65432)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))

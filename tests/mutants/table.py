@@ -243,7 +243,7 @@ OTHERS = (
         f"{PROGRAMS}::test_broken_tests_give_no_score",
     ),
     (
-        "harness/environments/python/guest/beginnings.py",
+        "harness/environments/python/guest/compiled_tests.py",
         "self._calls_are_safe = False",
         "pass",
         "tests/unit/test_guest_trusted_tests.py::"

@@ -306,7 +306,7 @@ async def run_on_inputs(
     and the sandbox's time factor extend the CPU time), and write
     `stdout_bytes`, at most 32 MiB. `stderr_bytes` of its stderr are kept. `guest.waiting` defines the wall
     time that does not count. `preamble` is source that runs first, in the same namespace. `mocked` selects
-    `guest.mocked_stdin`. Raises UsageError if the data does not fit into one request.
+    `guest.standalone.run_mocked`. Raises UsageError if the data does not fit into one request.
     """
     limits = sandbox.job_limits(keep_bytes=stderr_bytes)
     cpu_limit = min(limits["cpu_seconds"], sandbox.time_factor * (cpu_seconds or math.inf))

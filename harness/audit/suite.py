@@ -29,10 +29,13 @@ from harness.audit.attack_kinds import AnswerAttack, ProgramAttack, ShellAttack,
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import DataError, UsageError, unknown_name
 from harness.core.types import PlainData
-from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.short_answers import (
+    AnswerRule,
+    ExpectedText,
+    NumberAnswer,
+    PlainAnswer,
+    ShortAnswer,
+)
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
 # in a clean state. Those on task folders and on the relay are not among them.

@@ -14,9 +14,8 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.base import Environment, EnvironmentContext
+from harness.environments.base import Environment, EnvironmentContext, open_without_world
 from harness.environments.grading import make_limit_verdict
-from harness.environments.host_environment import open_without_world
 from harness.host.blame import is_caused_by_agent, lose_to_agent
 from harness.host.retries import Fault, RunStopped
 from harness.models.server_errors import ModelError

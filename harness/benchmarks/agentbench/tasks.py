@@ -15,7 +15,7 @@ from harness.benchmarks.data.rows import Row, describe
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 
 _TEXT_END = "When you know the answer, call `submit` with it, as short as the task allows."
 # The file name of the split that the paper calls std. In `os` it has a folder for each numbered group.

@@ -15,7 +15,7 @@ from harness.core.errors import UsageError, unknown_name
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.numbers import last_number
 from harness.core.types import ProgramTests
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
+from harness.environments.text.short_answers import AnswerRule, PlainAnswer
 
 
 @dataclass(frozen=True, slots=True)

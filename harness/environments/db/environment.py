@@ -15,10 +15,9 @@ from pydantic import Field
 from harness.core.errors import SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, SandboxEnvironment
 from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tables, reset
 from harness.environments.published import Published, make_tool
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
 from harness.sandbox.failures import build_fault

@@ -20,8 +20,7 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError
 from harness.core.types import Reference, Task
-from harness.environments.house.environment import show_start
-from harness.environments.house.grader import solve
+from harness.environments.house.environment import show_start, solve
 from harness.environments.house.play import HouseGame, Play, load_game
 
 _NAME = "house"

@@ -44,8 +44,7 @@ from harness.environments.kg.grader import (
     read_plan,
     solve,
 )
-from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology
-from harness.environments.kg.program import find_entities
+from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology, find_entities
 from harness.environments.kg.session import ActionError
 
 NAME = "kg"

@@ -13,10 +13,8 @@ from pydantic import Field
 
 from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
 from harness.core.types import PlainData, Task
-from harness.environments.base import EnvironmentContext, Handler
-from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.kg.graph import Graph, Ontology
-from harness.environments.kg.program import (
+from harness.environments.base import EnvironmentContext, Handler, HostEnvironment, open_without_world
+from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
@@ -26,6 +24,8 @@ from harness.environments.kg.program import (
     GET_RELATIONS,
     INTERSECTION,
     Action,
+    Graph,
+    Ontology,
     split_arguments,
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session

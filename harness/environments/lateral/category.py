@@ -23,8 +23,8 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import NO_EFFECT, Options
 from harness.core.errors import unknown_name
 from harness.core.types import Reference, Task
+from harness.environments.lateral.environment import solve
 from harness.environments.lateral.game import Language, LateralPuzzle, find_language, list_terms, parse_keys
-from harness.environments.lateral.grader import solve
 from harness.environments.lateral.hosts import OFFLINE
 from harness.models.endpoint import Endpoint
 

@@ -19,7 +19,6 @@ from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Reference, Status, Submission, Verdict
 from harness.environments.base import Environment
-from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.os.checks.judgement import Judgement, judge_check
 from harness.environments.os.environment import MOST_COMMAND_SECONDS, SCRIPT, SCRIPT_OUTPUT, Copy, Machine
 from harness.environments.os.programs import (
@@ -38,6 +37,7 @@ from harness.environments.os.scripts import (
     is_comparison,
     run_script,
 )
+from harness.environments.spec import StateGrader, TextGrader
 from harness.sandbox.failures import build_fault
 from harness.sandbox.results import ExecResult
 

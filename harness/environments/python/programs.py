@@ -8,10 +8,10 @@ from typing import Any
 from harness.core.errors import UsageError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, ProgramTests, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import CPU, TestReport, describe_timeout, run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.steering import find_steering
+from harness.environments.spec import SandboxGrader
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 

@@ -18,7 +18,6 @@ from typing import Any, Literal
 from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader, Unjudged
 from harness.environments.python.checkers import ask_checker
 from harness.environments.python.client import (
     CPU,
@@ -32,6 +31,7 @@ from harness.environments.python.guest.contest_preamble import PREAMBLE
 from harness.environments.python.languages import LANGUAGES, PYTHON, compile_program
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
+from harness.environments.spec import SandboxGrader, Unjudged
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 

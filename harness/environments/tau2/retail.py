@@ -8,8 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.environments.tau2.shared import add_money, calculate, find, transfer_to_human_agents
-from harness.environments.tau2.world import Database, Domain, ToolError
+from harness.environments.tau2.world import (
+    Database,
+    Domain,
+    ToolError,
+    add_money,
+    calculate,
+    find,
+    transfer_to_human_agents,
+)
 
 OrderId = Annotated[str, Field(description="The order id with its sign, such as '#W0000000'")]
 UserId = Annotated[str, Field(description="The user id, such as 'sara_doe_496'")]

@@ -16,9 +16,9 @@ from harness.core.scoring.choices import choose_option
 from harness.core.scoring.metrics import Metric
 from harness.core.text import escape_text, shorten
 from harness.core.types import Status, Submission, Verdict
-from harness.environments.grader import TextGrader
 from harness.environments.maths.latex import enclosed, text_parts
 from harness.environments.maths.readings import read_answer
+from harness.environments.spec import TextGrader
 
 METRICS = (
     Metric("solved", "the answer is the gold one"),

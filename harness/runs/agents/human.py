@@ -12,7 +12,7 @@ from typing import Any
 from harness.core.text import escape_terminal
 from harness.core.tools import SUBMIT, AgentEnvironment, Tool
 from harness.core.types import Submission
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.runs.agents.agent import AgentError, AgentSettings, AttemptContext
 from harness.runs.agents.person import Person
 

@@ -14,7 +14,7 @@ import math
 import operator
 import re
 
-from . import mysql_dates, mysql_patterns
+from . import mysql_dates, mysql_values
 from . import mysql_values as values
 from .mysql_values import bytes_of, compare_values, exact_number, fold, number, quantize, text, truth, whole
 
@@ -474,7 +474,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "md5": _digest("md5"),
     **dict.fromkeys(("sha", "sha1"), _digest("sha1")),
     "soundex": ("t", _soundex),
-    **mysql_patterns.FUNCTIONS,
+    **mysql_values.FUNCTIONS,
     **mysql_dates.FUNCTIONS,
 }
 # Each connection gets these, so they are made once.

@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING
 
 from harness.environments.os.checks import shell_values
 from harness.environments.os.checks.python_analysis import analyse_python
-from harness.environments.os.checks.shell_outputs import OUTPUTS, filter_input, list_operands, list_options
 from harness.environments.os.checks.shell_syntax import Arithmetic, Simple, Text, Variable, Word, make_word
-from harness.environments.os.checks.shell_values import Argument, Call, Kind, Trusting, Value
+from harness.environments.os.checks.shell_values import (
+    OUTPUTS,
+    Argument,
+    Call,
+    Kind,
+    Trusting,
+    Value,
+    filter_input,
+    list_operands,
+    list_options,
+)
 
 if TYPE_CHECKING:
     from harness.environments.os.checks.shell_analysis import ShellAnalysis

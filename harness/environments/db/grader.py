@@ -257,7 +257,4 @@ def _show(values: Sequence[str | None]) -> str:
     return escape_text(shorten(text, 4 * _SHOWN_CHARACTERS))
 
 
-GRADERS = (
-    TextGrader(DatabaseAnswer, grade_answer),
-    StateGrader(DatabaseState, grade_state),
-)
+GRADERS = (TextGrader(DatabaseAnswer, grade_answer), StateGrader(DatabaseState, grade_state))

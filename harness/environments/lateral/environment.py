@@ -56,9 +56,7 @@ class Question(Arguments):
 
 
 ASK = Tool(
-    "ask",
-    "Ask the host one question about the story. The host answers yes, no or irrelevant.",
-    Question,
+    "ask", "Ask the host one question about the story. The host answers yes, no or irrelevant.", Question
 )
 
 

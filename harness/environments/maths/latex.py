@@ -59,10 +59,7 @@ _RENAMED = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
         # The reply was escaped once too often. In a matrix two backslashes end a row.
-        (
-            r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ)(?![a-z]))",
-            r"\\",
-        ),
+        (r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ)(?![a-z]))", r"\\"),
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])\s*(?=[()\[\]|]|\\[{}|])", ""),
         (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
         (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),

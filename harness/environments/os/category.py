@@ -223,8 +223,7 @@ def read_record(row: Row) -> OsRecord:
     )
     if None in record.checks and record.example is None:
         raise row.error(
-            "has a null, which means the example, but the record has no example",
-            field="evaluation.check",
+            "has a null, which means the example, but the record has no example", field="evaluation.check"
         )
     return record
 

@@ -274,12 +274,7 @@ class _StepRunner:
         async with self._machine.copy_left(self._texts) as copy:
             self._note(copy)
             return await run_script(
-                copy.sandbox,
-                script,
-                self._parameters,
-                timeout=SCRIPT_SECONDS,
-                confined=True,
-                program=program,
+                copy.sandbox, script, self._parameters, timeout=SCRIPT_SECONDS, confined=True, program=program
             )
 
     async def _compare_programs(self, step: ProgramCheck) -> ExecResult:
@@ -422,7 +417,4 @@ async def solve(environment: Environment, reference: Reference) -> str:
     return "" if output == "[no output]" else output
 
 
-GRADERS = (
-    TextGrader(AnswerMatch, grade_answer),
-    StateGrader(StateChecks, grade_state),
-)
+GRADERS = (TextGrader(AnswerMatch, grade_answer), StateGrader(StateChecks, grade_state))

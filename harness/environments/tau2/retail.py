@@ -92,9 +92,7 @@ def _difference(pairs: Sequence[tuple[Any, Any]]) -> float:
 
 
 def cancel_pending_order(
-    database: Database,
-    order_id: OrderId,
-    reason: Literal["no longer needed", "ordered by mistake"],
+    database: Database, order_id: OrderId, reason: Literal["no longer needed", "ordered by mistake"]
 ) -> Any:
     """Cancel a pending order, refund its payments, and return it. The user has to confirm it first."""
     order = _order(database, order_id)

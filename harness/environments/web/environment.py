@@ -1,4 +1,4 @@
-"""The environment of AgentBench's `web`: a shop where an agent searches, clicks and buys. WebShop's reward grades."""
+"""The environment of AgentBench's `web`: a shop where an agent searches, clicks and buys, and its reward."""
 
 from __future__ import annotations
 
@@ -272,11 +272,7 @@ class Reward:
 
 
 def reward_purchase(
-    product: Product,
-    options: Iterable[str],
-    price: float,
-    goal: Goal,
-    nouns: Callable[[str], Sequence[str]],
+    product: Product, options: Iterable[str], price: float, goal: Goal, nouns: Callable[[str], Sequence[str]]
 ) -> Reward:
     """Return the reward for the purchase of a product with these values of its options, at this price.
 

@@ -28,20 +28,10 @@ PREFIX = "mysql_"
 COLLATIONS = ("NOCASE", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8_general_ci")
 # An agent that writes these names means SQLite's functions, unless its statement had to be translated.
 _SQLITES_OWN = (
-    *(
-        "abs",
-        "ceil",
-        "ceiling",
-        "current_date",
-        "current_time",
-        "current_timestamp",
-        "date",
-        "degrees",
-        "exp",
-    ),
-    *("floor", "hex", "ifnull", "instr", "length", "ln", "log", "log10", "log2", "ltrim", "mod", "nullif"),
-    *("octet_length", "pi", "pow", "power", "radians", "replace", "round", "rtrim", "sign", "sqrt", "substr"),
-    *("substring", "time", "trim"),
+    *("abs", "ceil", "ceiling", "current_date", "current_time", "current_timestamp", "date", "degrees"),
+    *("exp", "floor", "hex", "ifnull", "instr", "length", "ln", "log", "log10", "log2", "ltrim", "mod"),
+    *("nullif", "octet_length", "pi", "pow", "power", "radians", "replace", "round", "rtrim", "sign", "sqrt"),
+    *("substr", "substring", "time", "trim"),
 )
 _LONG = 1 << 20
 _MOST_CHARACTERS = 4 * _LONG

@@ -42,11 +42,7 @@ class Services:
         if service is None or service.ended is not None:
             seconds += asked["start_seconds"]
             service = self._running[key] = Service(
-                self._kernel.loop,
-                request.fields,
-                self._kernel.agent_user(),
-                request.is_alone,
-                request.forget,
+                self._kernel.loop, request.fields, self._kernel.agent_user(), request.is_alone, request.forget
             )
             request.keep(service)
         service.ask(request.body, seconds, request.answer)

@@ -79,12 +79,7 @@ class ShellAnalysis:
     """The values of one script's variables and outputs, joined over all of its flow."""
 
     def __init__(
-        self,
-        script: Script,
-        code: str,
-        *,
-        is_fixed: Callable[[str], bool],
-        allow_programs: bool = False,
+        self, script: Script, code: str, *, is_fixed: Callable[[str], bool], allow_programs: bool = False
     ) -> None:
         """Make the analysis of one script.
 

@@ -30,23 +30,8 @@ _ARITHMETIC_MARKS = frozenset(' \t\n+-*/%<>=!&|^~?:,."0123456789')
 _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _RESERVED = frozenset(
     (
-        *(
-            "!",
-            "[[",
-            "]]",
-            "case",
-            "coproc",
-            "do",
-            "done",
-            "elif",
-            "else",
-            "esac",
-            "fi",
-            "for",
-            "function",
-            "if",
-        ),
-        *("in", "select", "then", "time", "until", "while", "{", "}"),
+        *("!", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function"),
+        *("if", "in", "select", "then", "time", "until", "while", "{", "}"),
     )
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}

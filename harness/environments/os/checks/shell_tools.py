@@ -37,25 +37,13 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 # These print texts, and no argument makes them start a program or change a file.
 _READERS = frozenset(
     (
-        *(
-            "base64",
-            "basename",
-            "cat",
-            "cksum",
-            "cmp",
-            "column",
-            "comm",
-            "cut",
-            "date",
-            "df",
-            "diff",
-            "dirname",
-        ),
-        *("du", "egrep", "expand", "fgrep", "file", "fold", "free", "getent", "grep", "groups", "head"),
-        *("hexdump", "id", "join", "ls", "lsattr", "lscpu", "lsof", "md5sum", "netstat", "nl", "od", "paste"),
-        *("pgrep", "pidof", "printenv", "ps", "pwd", "readlink", "realpath", "rev", "sha1sum", "sha224sum"),
-        *("sha256sum", "sha384sum", "sha512sum", "ss", "stat", "strings", "sum", "tac", "tail", "tr", "tree"),
-        *("tty", "uniq", "uptime", "users", "w", "wc", "whereis", "which", "who", "whoami", "xxd", "zcat"),
+        *("base64", "basename", "cat", "cksum", "cmp", "column", "comm", "cut", "date", "df", "diff"),
+        *("dirname", "du", "egrep", "expand", "fgrep", "file", "fold", "free", "getent", "grep", "groups"),
+        *("head", "hexdump", "id", "join", "ls", "lsattr", "lscpu", "lsof", "md5sum", "netstat", "nl", "od"),
+        *("paste", "pgrep", "pidof", "printenv", "ps", "pwd", "readlink", "realpath", "rev", "sha1sum"),
+        *("sha224sum", "sha256sum", "sha384sum", "sha512sum", "ss", "stat", "strings", "sum", "tac", "tail"),
+        *("tr", "tree", "tty", "uniq", "uptime", "users", "w", "wc", "whereis", "which", "who", "whoami"),
+        *("xxd", "zcat"),
     )
 )
 _SILENT = frozenset((":", "cd", "false", "sleep", "true"))

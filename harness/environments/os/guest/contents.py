@@ -27,12 +27,7 @@ MAX_LISTING_BYTES = 8 * 1024 * 1024
 HOLE_BYTES = 4096
 # Linux defines this constant, and Python has no name for it.
 CLOCK_REALTIME_COARSE = 5
-KINDS = (
-    (stat.S_ISDIR, "folder"),
-    (stat.S_ISREG, "file"),
-    (stat.S_ISLNK, "link"),
-    (stat.S_ISFIFO, "fifo"),
-)
+KINDS = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISFIFO, "fifo"))
 
 
 class TooMuchChanged(ValueError):

@@ -269,11 +269,7 @@ def _take(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _empty_mapping(tag: bytes) -> dict[Any, Any]:
-    kinds: dict[bytes, Callable[[], dict[Any, Any]]] = {
-        b"d": dict,
-        b"C": Counter,
-        b"O": OrderedDict,
-    }
+    kinds: dict[bytes, Callable[[], dict[Any, Any]]] = {b"d": dict, b"C": Counter, b"O": OrderedDict}
     return kinds[tag]()
 
 

@@ -31,30 +31,10 @@ BUILTIN: dict[str, type[BaseException]] = {
 # `unittest.SkipTest` would end a test without a failure.
 LIBRARY = frozenset(
     (
-        *(
-            "_csv",
-            "_pickle",
-            "_queue",
-            "queue",
-            "binascii",
-            "calendar",
-            "configparser",
-            "copy",
-            "dataclasses",
-        ),
-        *(
-            "decimal",
-            "graphlib",
-            "ipaddress",
-            "json.decoder",
-            "re",
-            "sqlite3",
-            "statistics",
-            "struct",
-            "zlib",
-        ),
-        *("subprocess", "tomllib", "xml.etree.ElementTree", "xml.parsers.expat", "zoneinfo._common"),
-        *("asyncio.exceptions", "asyncio.queues", "concurrent.futures._base"),
+        *("_csv", "_pickle", "_queue", "queue", "binascii", "calendar", "configparser", "copy"),
+        *("dataclasses", "decimal", "graphlib", "ipaddress", "json.decoder", "re", "sqlite3", "statistics"),
+        *("struct", "zlib", "subprocess", "tomllib", "xml.etree.ElementTree", "xml.parsers.expat"),
+        *("zoneinfo._common", "asyncio.exceptions", "asyncio.queues", "concurrent.futures._base"),
     )
 )
 # The key of an instance's own text in its dictionary. No attribute of a program has this name.
@@ -221,9 +201,7 @@ def describe(
 
 
 def rebuild(
-    value: Any,
-    known: Known,
-    lent: Mapping[int, BaseException] = types.MappingProxyType({}),
+    value: Any, known: Known, lent: Mapping[int, BaseException] = types.MappingProxyType({})
 ) -> BaseException:
     """Return the exception that `describe` described.
 

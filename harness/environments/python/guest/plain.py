@@ -154,10 +154,7 @@ _OF_OBJECTS = frozenset(dir(object)) - {
 }
 _KEPT_OUT = _OF_OBJECTS | {"__class_getitem__", "__getnewargs__", "__copy__", "__deepcopy__", "__slots__"}
 # The class in the library of all objects that look like one of these. It counts in `isinstance`.
-_USUAL: dict[Any, type] = {
-    list: UserList,
-    str: UserString,
-}
+_USUAL: dict[Any, type] = {list: UserList, str: UserString}
 _ABSTRACT: dict[Any, tuple[str, str]] = {
     int: ("numbers", "Integral"),
     float: ("numbers", "Real"),

@@ -95,11 +95,7 @@ class Programs:
         request.keep(Compilation(self._kernel.loop, fields, b"", user, request.is_alone, request.finish))
 
     def _report_marks(
-        self,
-        finished: Callable[[dict[str, Any], bytes], None],
-        *,
-        runs: int = 0,
-        with_files: bool = False,
+        self, finished: Callable[[dict[str, Any], bytes], None], *, runs: int = 0, with_files: bool = False
     ) -> Callable[[dict[str, Any], bytes], None]:
         """Return an answer function that adds whether the program of a job that begins now has left a mark.
 

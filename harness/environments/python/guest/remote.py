@@ -337,16 +337,7 @@ def _comparison(name: str, operation: str) -> Callable[..., Any]:
 
 
 OPERATORS = (
-    "getitem",
-    "setitem",
-    "delitem",
-    "neg",
-    "pos",
-    "abs",
-    "invert",
-    "round",
-    "reversed",
-    "complex",
+    *("getitem", "setitem", "delitem", "neg", "pos", "abs", "invert", "round", "reversed", "complex"),
     "bytes",
 )
 CALCULATIONS = (

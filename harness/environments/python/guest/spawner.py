@@ -198,12 +198,7 @@ def _serve(link: Link, role: Role) -> None:
 
 
 def _start_sibling(
-    link: Link,
-    role: Role,
-    child: Child,
-    descriptors: tuple[int, ...],
-    adopted: int,
-    forker: Forker,
+    link: Link, role: Role, child: Child, descriptors: tuple[int, ...], adopted: int, forker: Forker
 ) -> None:
     """Start a child of PID 1, and report its process id, or 0 if there is no room for it.
 

@@ -409,10 +409,7 @@ def run_mocked(preamble: bytes, program: bytes) -> int:
     said = io.StringIO()
     stdout, sys.stdout = sys.stdout, said
     try:
-        exec(
-            compile(_as_function(preamble, program), PROGRAM_NAME, "exec", dont_inherit=True),
-            namespace,
-        )
+        exec(compile(_as_function(preamble, program), PROGRAM_NAME, "exec", dont_inherit=True), namespace)
         function = namespace[FUNCTION]
         _take_away()
         sys.stdin = MockedStdin(text)

@@ -98,10 +98,6 @@ class LateralOptions(Options):
         return Endpoint.model_validate(host) if isinstance(host, dict) else host
 
 
-def _choose_judge(options: LateralOptions) -> str | Endpoint | None:
-    return None if options.host == OFFLINE else options.host
-
-
 def _find_notice(options: LateralOptions, is_bundled: bool) -> str | None:
     return None if is_bundled or options.host != OFFLINE else f"{_NAME}: {_OFFLINE_NOTICE}"
 
@@ -220,6 +216,6 @@ CATEGORY = Category(
     reads_file=lambda rows: all(map(_owns, rows)),
     find_notice=_find_notice,
     options=LateralOptions,
-    judge=_choose_judge,
+    judge=lambda options: None if options.host == OFFLINE else options.host,
     measure="mean game progress",
 )

@@ -134,8 +134,6 @@ _VALUED = re.compile(
     r"|\\(?:begin|end)\{[a-z]*matrix\}|\\mathbb\{R\}|\\[^A-Za-z]"
 )
 _LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
-
 _ARTICLE = re.compile(r"(?:an?|the)\s+(?!and\b|or\b)(?=[a-z0-9])", re.IGNORECASE)
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _AND = re.compile(r"\s*,?\s+and\s+", re.IGNORECASE)

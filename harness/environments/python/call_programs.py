@@ -159,8 +159,10 @@ def _epilogue(function: str) -> str:
     )
 
 
-def _may_need_sockets(target: CallTests, submission: Submission) -> bool:
-    return may_need_sockets((submission.text, target.preamble))
-
-
-GRADERS = (SandboxGrader(CallTests, grade_calls, may_need_sockets=_may_need_sockets),)
+GRADERS = (
+    SandboxGrader(
+        CallTests,
+        grade_calls,
+        may_need_sockets=lambda target, submission: may_need_sockets((submission.text, target.preamble)),
+    ),
+)

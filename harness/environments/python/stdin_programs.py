@@ -458,10 +458,6 @@ def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
     return target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
 
 
-def _choose_image(target: StdinTests) -> str | None:
-    return None if target.language == PYTHON else LANGUAGES[target.language].image
-
-
 def _needs_own_sandbox(target: StdinTests) -> str | None:
     return None if target.language == PYTHON else "a compiler writes files for the runs of its program"
 
@@ -471,7 +467,7 @@ GRADERS = (
         StdinTests,
         run_or_grade,
         may_need_sockets=_may_need_sockets,
-        choose_image=_choose_image,
+        choose_image=lambda target: None if target.language == PYTHON else LANGUAGES[target.language].image,
         needs_own_sandbox=_needs_own_sandbox,
     ),
 )

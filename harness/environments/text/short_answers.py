@@ -71,13 +71,9 @@ async def grade_short_answer(target: ShortAnswer, submission: Submission) -> Ver
         "em": float(right),
         "f1": round(f1(answer, target.golds), 6),
         "acc": float(has_answer(answer, target.golds)),
-        "em_unicode": float(exact_match(plain_characters(answer), _plain(target.golds))),
+        "em_unicode": float(exact_match(plain_characters(answer), list(map(plain_characters, target.golds)))),
     }
     return Verdict(Status.PASSED if right else Status.FAILED, float(right), metrics)
-
-
-def _plain(golds: Sequence[str]) -> list[str]:
-    return [plain_characters(gold) for gold in golds]
 
 
 class AnswerRule(StrEnum):

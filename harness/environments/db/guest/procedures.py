@@ -117,7 +117,8 @@ class Server:
         request.keep(
             RoutineJob(
                 *(self._kernel.loop, request.fields, request.body, ROUTINES[name], user),
-                *(agent, _is_alone, finished),
+                # A user that exists for one job has no other job.
+                *(agent, lambda: True, finished),
             )
         )
 
@@ -136,11 +137,6 @@ class Server:
             self._process = QueryProcess(self._kernel.loop, agent, limits)
         except OSError:
             pass  # the next call reports that no process can be started
-
-
-def _is_alone() -> bool:
-    """Return True, because a user that exists for one job has no other job."""
-    return True
 
 
 def _closing(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from harness.environments.os.checks.shell_syntax import (
@@ -291,11 +291,10 @@ def _statuses_of_exit(arguments: tuple[Word, ...], state: _State) -> Iterable[bo
 
 
 def _negate(ends: Iterable[_End]) -> _Ends:
-    return _map_next(ends, lambda state: _State(not state.success, state.seen))
-
-
-def _map_next(ends: Iterable[_End], change: Callable[[_State], _State]) -> _Ends:
-    return frozenset(_End("next", change(end.state)) if end.how == "next" else end for end in ends)
+    return frozenset(
+        _End("next", _State(not end.state.success, end.state.seen)) if end.how == "next" else end
+        for end in ends
+    )
 
 
 def _of_subshell(ends: Iterable[_End]) -> _Ends:

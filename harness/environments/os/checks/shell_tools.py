@@ -75,9 +75,9 @@ def find_tool(name: str) -> Tool | None:
     if name in _READERS:
         return _read
     if name in _SILENT:
-        return _do_silently
+        return _note_steering
     if name in _FIXED:
-        return _print_fixed
+        return lambda _analysis, _call: Value(led=True)
     return _read_with_option if name in _READ_WITH else None
 
 
@@ -120,18 +120,10 @@ def _note_steering(analysis: ShellAnalysis, call: Call) -> None:
         analysis.force(call, _OPTION.format(call.name))
 
 
-def _do_silently(analysis: ShellAnalysis, call: Call) -> None:
-    _note_steering(analysis, call)
-
-
 def _require_steady(call: Call, arguments: Iterable[Argument] | None = None) -> None:
     """Raise Trusting if an agent may add an option to a tool whose options start programs."""
     if any(argument.steers for argument in (call.arguments if arguments is None else arguments)):
         raise Trusting(_PROGRAM.format(call.name))
-
-
-def _print_fixed(analysis: ShellAnalysis, call: Call) -> Value:
-    return Value(led=True)
 
 
 def _read_with_option(analysis: ShellAnalysis, call: Call) -> Value | None:
@@ -387,10 +379,6 @@ def _set_options(analysis: ShellAnalysis, call: Call) -> None:
         raise Trusting(f"calls `{call.name}` in a way that is not understood")
 
 
-def _shift(analysis: ShellAnalysis, call: Call) -> None:
-    analysis.shift()
-
-
 def _unset(analysis: ShellAnalysis, call: Call) -> None:
     if not all(_NAME.fullmatch(argument.text or "") for argument in call.arguments):
         raise Trusting("removes a variable or a function in a way that is not understood")
@@ -451,7 +439,7 @@ _TOOLS: dict[str, Tool] = {
     "let": _let,
     "sed": _run_sed,
     "seq": _list_numbers,
-    "shift": _shift,
+    "shift": lambda analysis, _call: analysis.shift(),
     "sort": _sort,
     "timeout": _limit_time,
     "unset": _unset,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from harness.environments.os.checks.shell_syntax import Condition, Simple, Word
+from harness.environments.os.checks.shell_syntax import Condition, Simple
 
 if TYPE_CHECKING:
     from harness.environments.os.checks.shell_analysis import ShellAnalysis
@@ -169,17 +169,13 @@ def check_condition(analysis: ShellAnalysis, condition: Condition) -> None:
         operator = words[place - 1].text if place else None
         if value.kind <= Kind.MAYBE:
             continue
-        if operator in ("=", "==", "!=", "=~") and not _is_quoted(word):
+        if operator in ("=", "==", "!=", "=~") and not all(part.quoted for part in word.parts):
             raise Trusting("compares with a pattern that the agent writes")
         following = words[place + 1].text if place + 1 < len(words) else None
         if operator in _NUMERIC or following in _NUMERIC:
             raise Trusting("evaluates a text of the agent's as arithmetic")
         if operator in ("-v", "-R"):
             raise Trusting("takes a text of the agent's for the name of a variable")
-
-
-def _is_quoted(word: Word) -> bool:
-    return all(part.quoted for part in word.parts)
 
 
 _OPTIONS_WITH_VALUES = {
@@ -300,10 +296,6 @@ def _measure(analysis: ShellAnalysis, call: Call) -> Value:
     return Value(Kind.LINE if is_plain else Kind.TEXT)
 
 
-def _identify(analysis: ShellAnalysis, call: Call) -> Value:
-    return Value(Kind.MAYBE if list_options(call) in ("u", "g") else Kind.TEXT)
-
-
 def _tell_time(analysis: ShellAnalysis, call: Call) -> Value:
     if any(argument.value.kind > Kind.FIXED for argument in call.arguments) or set("rf") & set(
         list_options(call)
@@ -318,7 +310,7 @@ OUTPUTS: dict[str, Callable[[ShellAnalysis, Call], Value]] = {
     **dict.fromkeys(_DIGESTS, _digest),
     "date": _tell_time,
     "du": _measure,
-    "id": _identify,
+    "id": lambda _, call: Value(Kind.MAYBE if list_options(call) in ("u", "g") else Kind.TEXT),
     "stat": _describe_file,
     "wc": _count,
 }

@@ -201,7 +201,7 @@ def test_an_assert_uses_the_equality_of_the_tests() -> None:
 
 
 def test_a_test_too_long_to_be_compiled_ahead_is_run_all_the_same() -> None:
-    statement = EXPECTED + " " * compiled_tests.MAX_STATEMENT
+    statement = EXPECTED + " " * compiled_tests.MAX_SOURCE
     assert compiled_tests.compile_ahead(statement, with_classes=False) is None
     assert answering(message(conversation.VALUE, SECRET), statements=[statement])["results"] == ["passed"]
 

@@ -240,7 +240,7 @@ class RootSandbox(Sandbox):
         """Run a trusted command as root in /root, apart from the shell. Processes that it leaves live on.
 
         Returns when its first process has ended, even if others hold its outputs open.
-        `guest.script_confinement` describes `confined`.
+        `guest.script_job` describes `confined`.
         """
         limits = self.job_limits(timeout, keep_bytes)
         request: RunScript = {

@@ -24,7 +24,6 @@ from harness.environments.python.client import (
     InputRun,
     StoredTests,
     batches,
-    describe_timeout,
     run_on_inputs,
 )
 from harness.environments.python.guest.contest_preamble import PREAMBLE
@@ -430,7 +429,7 @@ def _status(run: InputRun, difference: str | None) -> Status:
 def _evidence(run: InputRun, status: Status, difference: str | None) -> str:
     match status:
         case Status.TIMEOUT:
-            evidence = describe_timeout(run)
+            evidence = run.describe_timeout()
         case Status.CRASHED:
             evidence = f"the program was killed by signal {-run.exit_code}"
         case Status.FAILED if difference is not None:

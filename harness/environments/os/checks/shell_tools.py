@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from harness.environments.os.checks import shell_syntax as sh
 from harness.environments.os.checks import shell_values
 from harness.environments.os.checks.python_analysis import analyse_python
-from harness.environments.os.checks.shell_syntax import Arithmetic, Simple, Text, Variable, Word, make_word
 from harness.environments.os.checks.shell_values import (
     OUTPUTS,
     Argument,
@@ -86,14 +86,14 @@ def list_tools() -> frozenset[str]:
     return _READERS | _SILENT | _FIXED | _READ_WITH.keys() | _TOOLS.keys() | BUILTINS | DECLARATIONS
 
 
-def declare(analysis: ShellAnalysis, command: Simple) -> None:
+def declare(analysis: ShellAnalysis, command: sh.Simple) -> None:
     """Assign the variables of `local`, `export` and the like. Raises Trusting."""
     options = "".join(word.text or "" for word in command.words[1:] if (word.text or "").startswith("-"))
     for word in command.words[1:]:
         first = word.parts[0]
-        found = _NAMED.match(first.text) if isinstance(first, Text) and not first.quoted else None
-        if found is not None and isinstance(first, Text):
-            rest = make_word([Text(first.text[found.end() :], quoted=False), *word.parts[1:]])
+        found = _NAMED.match(first.text) if isinstance(first, sh.Text) and not first.quoted else None
+        if found is not None and isinstance(first, sh.Text):
+            rest = sh.make_word([sh.Text(first.text[found.end() :], quoted=False), *word.parts[1:]])
             value = analysis.expand(rest, splits=False).value
             if value.kind is Kind.TEXT and (command.words[0].text == "export" or "x" in options):
                 raise Trusting("puts a text of the agent's into the environment of its commands")
@@ -218,16 +218,16 @@ def _find_code(analysis: ShellAnalysis, call: Call) -> str | None:
     return None if place is None or place + 1 >= len(words) else _fill_in(analysis, words[place + 1])
 
 
-def _fill_in(analysis: ShellAnalysis, word: Word) -> str | None:
+def _fill_in(analysis: ShellAnalysis, word: sh.Word) -> str | None:
     """Return code of Python with a number for each expansion, None if an expansion may be code itself."""
-    holes = [make_word([part]) for part in word.parts if not isinstance(part, Text)]
+    holes = [sh.make_word([part]) for part in word.parts if not isinstance(part, sh.Text)]
     kinds = {analysis.expand(hole, splits=False).value.kind for hole in holes}
     if max(kinds, default=Kind.FIXED) > Kind.MAYBE:
         return None
-    texts = [part.text for part in word.parts if isinstance(part, Text)]
+    texts = [part.text for part in word.parts if isinstance(part, sh.Text)]
     if Kind.FIXED in kinds and analysis.may_have_code(texts):
         return None
-    return "".join(part.text if isinstance(part, Text) else "0" for part in word.parts)
+    return "".join(part.text if isinstance(part, sh.Text) else "0" for part in word.parts)
 
 
 def _run_awk(analysis: ShellAnalysis, call: Call) -> Value:
@@ -391,7 +391,7 @@ def _let(analysis: ShellAnalysis, call: Call) -> None:
             raise Trusting("calls `let` in a way that is not understood")
         names = _NAME.findall(text)
         analysis.compute(
-            Arithmetic(tuple(Variable(name, quoted=True) for name in names), assigned=tuple(names))
+            sh.Arithmetic(tuple(sh.Variable(name, quoted=True) for name in names), assigned=tuple(names))
         )
 
 
@@ -399,7 +399,7 @@ def _leave(analysis: ShellAnalysis, call: Call) -> None:
     """Check the argument of `exit` or `return`. The system keeps eight bits of it."""
     command = call.command
     for argument, word in zip(call.arguments, command.words[-1:], strict=False):
-        is_last_status = any(isinstance(part, Variable) and part.name == "?" for part in word.parts)
+        is_last_status = any(isinstance(part, sh.Variable) and part.name == "?" for part in word.parts)
         if argument.value.kind > Kind.FIXED and not is_last_status:
             raise Trusting("exits with a number that the agent chooses, and of 256 bash makes 0")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from harness.environments.os.checks.shell_syntax import Condition, Simple
+from harness.environments.os.checks import shell_syntax as sh
 
 if TYPE_CHECKING:
     from harness.environments.os.checks.shell_analysis import ShellAnalysis
@@ -77,7 +77,7 @@ NOTHING = Input(is_given=False)
 class Call:
     """A command with its arguments after expansion."""
 
-    command: Simple
+    command: sh.Simple
     name: str
     arguments: Sequence[Argument]
     input: Input
@@ -161,7 +161,7 @@ def _check_several(analysis: ShellAnalysis, call: Call, arguments: list[Argument
         analysis.force(call, "puts a text of the agent's into a test with several parts")
 
 
-def check_condition(analysis: ShellAnalysis, condition: Condition) -> None:
+def check_condition(analysis: ShellAnalysis, condition: sh.Condition) -> None:
     """Raise Trusting for a `[[` that takes a text of the agent's for a pattern or for arithmetic."""
     words = condition.words
     for place, word in enumerate(words):

@@ -78,8 +78,8 @@ except BlockingIOError:
     print(forker.is_possible)
 """
 UNKNOWN = """
-from harness.environments.python.guest import siblings
-forker = siblings.Forker()
+from harness.environments.python.guest import spawner
+forker = spawner.Forker()
 forker._calls.clone = 100_000
 try:
     forker.fork()
@@ -112,13 +112,13 @@ def test_a_kernel_without_siblings_is_recognised() -> None:
 # This process stands for PID 1. The child exits with 7 if this process is its parent when it goes on.
 SPAWNED = """
 import ctypes, os
-from harness.environments.python.guest import siblings, spawner
+from harness.environments.python.guest import spawner
 from harness.sandbox.guest import processes
 from harness.sandbox.guest.loop import Loop
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopt the orphans of descendants, as PID 1 does
 if not {siblings}:
-    siblings.CALLS.clear()
+    spawner.CALLS.clear()
 parent, loop, ends = os.getpid(), Loop(), []
 
 def live(child, descriptors):

@@ -292,6 +292,24 @@ def test_layers_of_an_archive_replace_and_remove_files(own_cache: Path) -> None:
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) == (1234, 1234, 0o1751)
 
 
+def test_of_several_images_in_an_archive_the_one_with_the_tag_is_taken(own_cache: Path) -> None:
+    archive = io.BytesIO()
+    names = ("a", "b")
+    files = {f"{name}.tar": make_layer((name, b"1")) for name in names}
+    files |= {f"{name}.json": json.dumps({"config": {"Labels": {"n": name}}}).encode() for name in names}
+    manifest = [
+        {"Config": f"{name}.json", "Layers": [f"{name}.tar"], "RepoTags": [f"test:{name}"]} for name in names
+    ]
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, data in {**files, "manifest.json": json.dumps(manifest).encode()}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert [images.load_archive(archive, f"test:{name}").labels["n"] for name in names] == ["a", "b"]
+    with pytest.raises(SandboxError, match="no image with this tag"):
+        images.load_archive(archive, "test:c")
+
+
 def test_no_link_in_an_archive_leads_out_of_the_image(own_cache: Path) -> None:
     outside = own_cache / "outside"
     outside.mkdir()

@@ -63,8 +63,7 @@ class SandboxSpec:
     # `strict` is for containers that only grade programs. It allows local sockets alone, and no System V IPC.
     seccomp: Literal["default", "strict"] = "default"
     # `shared` is for containers that only run programs under tests, confined by Landlock. They get no sockets
-    # but local pairs, so that the containers of a run may share an empty network namespace, which is cheaper.
-    # A backend may always give a container its own.
+    # but local pairs, so that a backend may let the containers of a run share an empty network namespace.
     network: Literal["own", "shared"] = "own"
     labels: Mapping[str, str] = field(default_factory=dict)
     # Programs can write to the root file system. `DiskWatch` bounds that, because few engines can.

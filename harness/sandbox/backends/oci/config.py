@@ -24,7 +24,7 @@ from harness.sandbox.backends.hardening import (
 from harness.sandbox.backends.oci import cgroups
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.guest.processes import SHARED_COUNTS
-from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME
+from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, HOSTS
 from harness.sandbox.limits import MIB
 
 # The programs that may start containers, for each version of control groups. crun refuses a machine that has
@@ -59,7 +59,7 @@ KERNEL_MOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 # Files of each container that tell it its name, in a layer above its image.
 FILES = {
     "etc/hostname": f"{HOSTNAME}\n",
-    "etc/hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n",
+    "etc/hosts": HOSTS,
     "etc/resolv.conf": "",
 }
 

@@ -324,7 +324,7 @@ class OciBackend:
             "runtime_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "may_share_networks": may_share(),
+            "may_share_networks": may_share() and not user_namespace.is_needed(),
         }
 
     def _provide_supervisor(self) -> Path:

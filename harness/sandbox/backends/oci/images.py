@@ -175,7 +175,13 @@ def new_image() -> Iterator[Path]:
 def remove_tree(path: Path) -> None:
     """Remove a folder, if it is there, with the files of users of sandboxes."""
     shutil.rmtree(path, ignore_errors=True)
-    if path.exists():
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        pass  # it is in a folder of such a user
+    if user_namespace.is_needed():
         subprocess.run(user_namespace.wrap(["rm", "-rf", str(path)]), capture_output=True, check=False)
 
 

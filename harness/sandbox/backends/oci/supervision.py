@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -9,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from typing import Any
 from harness.core.errors import SandboxError
 from harness.sandbox.backends.docker.engine import system_path
 from harness.sandbox.backends.oci import cgroups, images, user_namespace
-from harness.sandbox.backends.oci.supervisor import READY, SOCKET
+from harness.sandbox.backends.oci.supervisor import DESCRIPTION, READY, SOCKET
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 # A busy machine may need long for a start. The runtime itself always ends.
@@ -39,6 +41,7 @@ def start(runtime: str) -> tuple[Path, str]:
 
     Raises SandboxError if it does not start.
     """
+    _remove_abandoned()
     own = state() / secrets.token_hex(6)
     own.mkdir()
     # Root of a container goes through it, and cannot come from outside.
@@ -54,6 +57,15 @@ def start(runtime: str) -> tuple[Path, str]:
     images.remove_tree(own)
     text = output.decode(errors="replace").strip()[-MAX_ERROR_CHARACTERS:]
     raise SandboxError(f"the supervisor of sandboxes does not start: {text}", outside=True)
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders of supervisors that were killed when they had no container."""
+    for own in state().iterdir():
+        with contextlib.suppress(OSError):
+            is_old = time.time() - own.stat().st_mtime > ANSWER_SECONDS
+            if is_old and not answers(own) and not any(own.glob(f"*/{DESCRIPTION}")):
+                images.remove_tree(own)
 
 
 def _run_supervisor(command: list[str]) -> bytes:

@@ -164,7 +164,7 @@ async def diagnose_oci(
     checks: list[Check] = []
 
     def conclude(check: Check) -> None:
-        if check.level is Level.FAIL and check.name in WEAKER:
+        if check.level is Level.FAIL and check.name in {*WEAKER, "socket memory"}:
             check = replace(check, fix=REPAIR)
         checks.append(check)
         notify(check)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
@@ -159,9 +160,10 @@ class Sandbox(GuestCaller):
                 "root_agent": cls._root_agent,
             }
             if container.guest_counts:
+                counted = container.guest_counts
                 hello["watch"] = {
-                    "processes": spec.limits.processes,
-                    "memory_bytes": spec.limits.memory_mb * MIB,
+                    "processes": spec.limits.processes if "processes" in counted else sys.maxsize,
+                    "memory_bytes": spec.limits.memory_mb * MIB if "memory_mb" in counted else sys.maxsize,
                 }
             if container.most_sockets is not None:
                 hello["most_sockets"] = container.most_sockets

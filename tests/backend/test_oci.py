@@ -32,7 +32,6 @@ from harness.sandbox.backends.base import Cause, SandboxSpec
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.oci import cgroups, images
 from harness.sandbox.backends.oci.backend import OciBackend, find_container
-from harness.sandbox.backends.oci.config import CGROUP_PARENT
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine import unpacked_images
@@ -100,7 +99,7 @@ def find_supervisor(own: Path) -> int:
 
 
 def is_gone(own: Path) -> bool:
-    cgroup = f"/{CGROUP_PARENT}/{own.name}"
+    cgroup = f"{cgroups.PARENT}/{own.name}"
     mounts = Path("/proc/self/mountinfo").read_text()
     return not own.parent.exists() and not cgroups.list_folders(cgroup) and own.name not in mounts
 
@@ -146,7 +145,7 @@ def test_a_container_that_is_starting_can_be_destroyed(oci: OciBackend) -> None:
         starting.join()
         oci.destroy(name)
         assert find_container(name) is None
-        assert cgroups.list_folders(f"/{CGROUP_PARENT}/{name}") == []
+        assert cgroups.list_folders(f"{cgroups.PARENT}/{name}") == []
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,10 @@ VARIABLE = "HARNESS_BACKEND"
 
 
 def connect_backend(
-    name: str = "auto", *, notify: Callable[[str], None] = lambda line: None
+    name: str = "auto",
+    *,
+    allow_weaker: bool = False,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> DockerBackend | OciBackend:
     """Return a backend by its name.
 
@@ -30,6 +33,7 @@ def connect_backend(
 
     Args:
         name: the name of a backend, or `auto`.
+        allow_weaker: start sandboxes of `oci` also without limits that this machine cannot enforce.
         notify: gets a line if the choice is not Docker.
 
     Raises:
@@ -40,7 +44,7 @@ def connect_backend(
 
     name = read_name(name)
     if name == "oci":
-        return _connect_oci()
+        return _connect_oci(allow_weaker=allow_weaker)
     from harness.sandbox.backends.docker.backend import connect
 
     try:
@@ -49,7 +53,7 @@ def connect_backend(
         if name == "docker" or find_chosen_endpoint() is not None:
             raise
         try:
-            backend = _connect_oci()
+            backend = _connect_oci(allow_weaker=allow_weaker)
         except EngineUnavailableError:
             # Docker is what most people install.
             raise error from None
@@ -57,10 +61,10 @@ def connect_backend(
         return backend
 
 
-def _connect_oci() -> OciBackend:
+def _connect_oci(*, allow_weaker: bool = False) -> OciBackend:
     from harness.sandbox.backends.oci.backend import connect
 
-    return connect()
+    return connect(allow_weaker=allow_weaker)
 
 
 def connect_backends() -> list[DockerBackend | OciBackend]:
@@ -83,13 +87,16 @@ def read_name(name: str) -> str:
 
 @contextlib.asynccontextmanager
 async def open_default_backend(
-    name: BackendName = "auto", *, notify: Callable[[str], None] = lambda line: None
+    name: BackendName = "auto",
+    *,
+    allow_weaker: bool = False,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> AsyncIterator[Backend]:
-    """Yield the backend that `connect_backend` returns. Raises as it does."""
+    """Yield the backend that `connect_backend` returns, with its arguments and errors."""
     # The settings of a run import this module, and the help of a command must not load asyncio.
     import asyncio
 
-    backend = await asyncio.to_thread(connect_backend, name, notify=notify)
+    backend = await asyncio.to_thread(connect_backend, name, allow_weaker=allow_weaker, notify=notify)
     try:
         yield backend
     finally:

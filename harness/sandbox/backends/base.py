@@ -93,8 +93,9 @@ class StartedContainer:
     # Splits the next bytes of `stream` into stdout's and stderr's, for an engine that sends
     # both over one stream. Raises FrameError. None if all bytes are stdout.
     split: Callable[[bytes], tuple[bytes, bytes]] | None = None
-    # The runtime bounds neither the processes nor the memory of the container, so the guest counts both.
-    guest_counts: bool = False
+    # The limits that nothing outside enforces, `processes` and `memory_mb`, so that the guest counts. It can
+    # count memory only if the container has a kernel of its own.
+    guest_counts: frozenset[str] = frozenset()
     # The number of open sockets at which the guest ends the container, because nothing counts the memory of
     # their buffers. None if it is counted, or if programs get no such sockets.
     most_sockets: int | None = None

@@ -28,7 +28,7 @@ OWN_KERNEL = frozenset({"runsc"})
 MACHINE_KERNEL = frozenset({"crun", "runc"})
 # With these runtimes the guest counts processes and memory itself, because the runtime has no such limit, or
 # ends the whole sandbox at it.
-WATCHED_BY_GUEST = frozenset({"runsc"})
+WATCHED_BY_GUEST: Mapping[str, frozenset[str]] = {"runsc": frozenset({"processes", "memory_mb"})}
 # Room for the runtime itself in a container's cgroup: gVisor's kernel is a process with many threads.
 EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}
 EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}

@@ -13,6 +13,8 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import find_kind, find_known_difference
+from harness.sandbox.backends.oci.backend import NO_CGROUP, REPAIR, OciBackend
+from harness.sandbox.backends.oci.promises import WEAKER
 from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
 from harness.sandbox.machine.checks import machine
 from harness.sandbox.machine.checks.confinement import confinement
@@ -65,17 +67,6 @@ async def measure_speed(backend: Backend, runtime: str) -> Finding:
     return Finding(Level.WARN, found, "run harness doctor again when the machine has less to do")
 
 
-async def diagnose_without_engine(
-    backend: Backend, runtime: str = "runc", *, notify: Callable[[Check], None] = lambda check: None
-) -> list[Check]:
-    """Return the checks of the sandboxes of a backend that has no engine, as `diagnose` does."""
-    checks = await check_backend(backend, runtime, further=FURTHER, notify=notify)
-    if not any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
-        checks.append(await conclude_finding("speed", measure_speed(backend, runtime)))
-        notify(checks[-1])
-    return checks
-
-
 FURTHER = (Trial({"confinement": confinement}),)
 # No sandbox can be opened if one of these checks fails.
 NEEDED = ("runtime", "images")
@@ -125,6 +116,38 @@ async def diagnose(
     # Alone, because the other checks would slow it down.
     conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
     return checks
+
+
+async def diagnose_oci(
+    backend: OciBackend, *, runtime: str = "runc", notify: Callable[[Check], None] = lambda check: None
+) -> list[Check]:
+    """Return the checks of sandboxes without an engine. It takes and raises what `diagnose` does."""
+    checks: list[Check] = []
+
+    def conclude(check: Check) -> None:
+        if check.level is Level.FAIL and check.name in {*WEAKER, "socket memory"}:
+            check = replace(check, fix=REPAIR)
+        checks.append(check)
+        notify(check)
+
+    conclude(await conclude_finding("promises", asyncio.to_thread(_examine_promises, backend)))
+    await check_backend(backend, runtime, further=FURTHER, notify=conclude)
+    if checks[-1].name != SANDBOX:
+        conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
+    return checks
+
+
+def _examine_promises(backend: OciBackend) -> Finding:
+    """Check that the kernel has every limit and every part of the isolation of a sandbox."""
+    facts = backend.describe().engine
+    found = (
+        f"{facts['runtime']} {facts['runtime_version']}, cgroup v{facts['cgroup_version']}, {facts['user']}"
+    )
+    weaker = backend.find_weaker("python")
+    if not weaker:
+        return Finding(Level.OK, f"{found}; the kernel has all limits")
+    lacking = "; ".join(f"{name}: {means}" for name, means in weaker.items())
+    return Finding(Level.FAIL, f"{found}; {NO_CGROUP}: {lacking}", REPAIR)
 
 
 def _with_fix(check: Check, kind: str) -> Check:

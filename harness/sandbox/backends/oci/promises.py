@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING or __package__:
     from harness.sandbox.backends.hardening import list_capabilities
     from harness.sandbox.backends.oci import cgroups, user_namespace
-    from harness.sandbox.layout import SHARED_COUNTS
+    from harness.sandbox.guest.processes import SHARED_COUNTS
 else:
     import cgroups
 

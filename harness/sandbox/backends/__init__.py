@@ -28,19 +28,19 @@ def connect_backend(
     """Return a backend by its name.
 
     With `auto`, the variable HARNESS_BACKEND names it. Without that variable, this takes the Docker engine of
-    the environment if it answers, and otherwise the OCI runtime of this machine. It does not replace an
-    engine that the user has chosen (DOCKER_HOST, a docker context).
+    the environment if it answers, else Podman behind its socket, else the OCI runtime of this machine. It
+    does not replace an engine that the user has chosen (DOCKER_HOST, a docker context).
 
     Args:
         name: the name of a backend, or `auto`.
         allow_weaker: start sandboxes of `oci` also without limits that this machine cannot enforce.
-        notify: gets a line if the choice is not Docker.
+        notify: gets a line with the reason if the choice is not Docker.
 
     Raises:
         EngineUnavailableError: if the backend is not there.
         UsageError: for an unknown name.
     """
-    from harness.sandbox.backends.docker.engine import find_chosen_endpoint
+    from harness.sandbox.backends.docker.engine import find_chosen_endpoint, find_podman_socket
 
     name = read_name(name)
     if name == "oci":
@@ -48,7 +48,10 @@ def connect_backend(
     from harness.sandbox.backends.docker.backend import connect
 
     try:
-        return connect()
+        engine = connect()
+        if find_chosen_endpoint() is None and (socket := find_podman_socket(engine.client)):
+            notify(f"sandboxes: Podman at {socket}, because no Docker engine answers")
+        return engine
     except EngineUnavailableError as error:
         if name == "docker" or find_chosen_endpoint() is not None:
             raise
@@ -57,7 +60,8 @@ def connect_backend(
         except EngineUnavailableError:
             # Docker is what most people install.
             raise error from None
-        notify(f"sandboxes: backend oci, because {error.message}")
+        user = "as root" if os.geteuid() == 0 else "without root"
+        notify(f"sandboxes: backend oci {user}, because {error.message}, and no Podman does")
         return backend
 
 

@@ -26,7 +26,7 @@ from harness.core.lock import exclusive
 from harness.sandbox.backends.docker.engine import can_install_packages, system_path
 from harness.sandbox.backends.docker.images import BASE, LABEL, image_names, image_sources, image_tag
 from harness.sandbox.backends.oci import cgroups, user_namespace
-from harness.sandbox.backends.oci.config import KERNEL_MOUNTS, OCI_VERSION, find_runtime
+from harness.sandbox.backends.oci.config import KERNEL_MOUNTS, OCI_VERSION, find_runtimes
 from harness.sandbox.backends.oci.images import (
     LOCK,
     StoredImage,
@@ -59,13 +59,13 @@ def provide_runtime(*, notify: Callable[[str], None]) -> str:
 
     Raises SandboxError if that fails.
     """
-    if find_runtime() is None and can_install_packages():
+    if not find_runtimes() and can_install_packages():
         notify("runtime: installing runc")
         apt_install("runc", "ca-certificates")
-    runtime = find_runtime()
-    if runtime is None:
+    runtimes = find_runtimes()
+    if not runtimes:
         raise SandboxError("no OCI runtime is installed", hint="run: sudo apt-get install -y runc")
-    return runtime
+    return runtimes[0]
 
 
 def provide_images(

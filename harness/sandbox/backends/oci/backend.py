@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,8 +35,8 @@ from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.docker.engine import system_path
 from harness.sandbox.backends.docker.images import image_tag, language_image_names
 from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets, list_writable_folders
-from harness.sandbox.backends.oci import cgroups, images, supervision, user_namespace
-from harness.sandbox.backends.oci.config import RUNTIMES, find_runtime, make_config
+from harness.sandbox.backends.oci import cgroups, ends, images, supervision, user_namespace
+from harness.sandbox.backends.oci.config import RUNTIMES, find_runtimes, make_config
 from harness.sandbox.backends.oci.promises import WEAKER, find_broken
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
@@ -48,8 +48,6 @@ _LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
 SHARED_KERNEL = "runc"
 POLL_SECONDS = 0.01
-MEASURED_SECONDS = 1.0
-NANO = 1e9
 WEAKER_VARIABLE = "HARNESS_ALLOW_WEAKER"
 # An example for `usermod`.
 IDS = "100000-165535"
@@ -71,10 +69,10 @@ def connect(*, allow_weaker: bool = False) -> OciBackend:
         EngineUnavailableError: if the machine has no runtime, or if this user may not use it.
     """
     allow_weaker = allow_weaker or bool(os.environ.get(WEAKER_VARIABLE))
-    runtime = find_runtime()
-    if runtime is None:
+    runtimes = find_runtimes()
+    if not runtimes:
         raise EngineUnavailableError(
-            f"no OCI runtime is installed ({' or '.join(RUNTIMES[cgroups.find_version()])})",
+            f"no OCI runtime is installed ({' or '.join(RUNTIMES)})",
             hint="run: sudo apt-get install -y runc   (or use Docker: harness setup)",
         )
     if user_namespace.is_needed():
@@ -84,7 +82,7 @@ def connect(*, allow_weaker: bool = False) -> OciBackend:
             f"the backend oci cannot enforce limits, because {cgroups.ROOT} has no {', '.join(lacking)}",
             hint="mount these controllers of control groups, or use Docker: harness setup",
         )
-    return OciBackend(runtime, allow_weaker=allow_weaker)
+    return OciBackend(runtimes, allow_weaker=allow_weaker)
 
 
 def _require_user_namespace() -> None:
@@ -123,8 +121,9 @@ class OciBackend:
 
     name = "oci"
 
-    def __init__(self, runtime: str, *, allow_weaker: bool = False) -> None:
-        self._runtime = runtime
+    def __init__(self, runtimes: Sequence[str], *, allow_weaker: bool = False) -> None:
+        self._runtimes = runtimes
+        self._runtime = runtimes[0]
         self._allows_weaker = allow_weaker
         # The group of all containers of the supervisor, empty if it can have none.
         self._cgroup = ""
@@ -161,9 +160,36 @@ class OciBackend:
     def find_weaker(self, image: str) -> dict[str, str]:
         """Return the promises that a container on this machine does without, each with the reason.
 
-        It starts a container and reads what the kernel has of each. Raises SandboxError for promises that
-        nobody may do without, and for the others unless they were allowed.
+        It starts a container with each OCI runtime until one holds all promises, and later containers use the
+        runtime that holds most. Raises SandboxError for promises that nobody may do without, and UsageError
+        for the others unless they were allowed.
         """
+        trials: list[tuple[str, dict[str, str]]] = []
+        failures: list[SandboxError] = []
+        for runtime in self._runtimes:
+            self._use(runtime)
+            try:
+                trials.append((runtime, self._try_promises(image)))
+            except SandboxError as error:
+                failures.append(error)
+            if trials and not trials[-1][1]:
+                break
+        if not trials:
+            raise failures[0]
+        runtime, broken = min(trials, key=lambda trial: len(trial[1]))
+        self._use(runtime)
+        self._require_promises(broken)
+        return broken
+
+    def _use(self, runtime: str) -> None:
+        """Start later containers with this runtime."""
+        if runtime != self._runtime:
+            self.close()
+            self._runtime = runtime
+            self.__dict__.pop("_facts", None)
+
+    def _try_promises(self, image: str) -> dict[str, str]:
+        """Return the promises that a container does without."""
         name = f"harness-{secrets.token_hex(8)}"
         labels = reaper.make_labels("trial", role="trial", deadline_seconds=supervision.ANSWER_SECONDS)
         try:
@@ -174,7 +200,13 @@ class OciBackend:
         return broken
 
     def start(self, spec: SandboxSpec) -> StartedContainer:
-        return self._start(spec)[0]
+        started, broken = self._start(spec)
+        try:
+            self._require_promises(broken)
+        except BaseException:
+            started.close()
+            raise
+        return started
 
     def _start(self, spec: SandboxSpec) -> tuple[StartedContainer, dict[str, str]]:
         """Return a started container, and the promises that it does without."""
@@ -237,7 +269,6 @@ class OciBackend:
             # A container that has ended meanwhile holds nothing, and its stream tells its end.
             held = answer["held"]
             broken = {} if held is None else find_broken(spec, held, is_rootless=user_namespace.is_needed())
-            self._require_promises(broken)
             ours.setblocking(False)
             our_errors.setblocking(False)
         except BaseException:
@@ -268,12 +299,12 @@ class OciBackend:
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         own = find_container(container_id)
         if silent:
-            return Fate(_explain_silence(own))
+            return Fate(ends.explain_silence(own))
         deadline = time.monotonic() + fate.END_SECONDS
         while own is not None and own.exists():
-            end = _read(own / END)
+            end = ends.read_facts(own / END)
             if end is not None:
-                return _infer_fate(end["code"], end["memory_kills"])
+                return ends.infer_fate(end["code"], end["memory_kills"])
             if not supervision.answers(own.parent):
                 break
             if time.monotonic() > deadline:
@@ -285,7 +316,7 @@ class OciBackend:
     def measure_disk(self, container_id: str) -> DiskUse:
         own = find_container(container_id)
         disk = images.folder()
-        written = None if own is None else _measure(own / "upper")
+        written = None if own is None else ends.measure_files(own / "upper")
         return DiskUse(written, free_bytes(disk), find_shortage(disk), disk)
 
     def destroy(self, container_id: str) -> bool:
@@ -295,7 +326,7 @@ class OciBackend:
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         found = []
         for path in supervision.state().glob(f"*/*/{DESCRIPTION}"):
-            description = _read(path)
+            description = ends.read_facts(path)
             if description is None:
                 continue
             its = description["labels"]
@@ -376,7 +407,7 @@ def remove(own: Path) -> bool:
     """Kill a container and remove its folder; return whether this call did. Raises SandboxError."""
     with contextlib.suppress(SandboxError):
         supervision.ask(own.parent, {"verb": "destroy", "name": own.name})
-    description = _read(own / DESCRIPTION)
+    description = ends.read_facts(own / DESCRIPTION)
     if description is not None and not cgroups.kill_all(description["cgroup"]):
         raise SandboxError(f"the processes of sandbox {own.name} do not end", outside=True)
     was_there = own.exists()
@@ -400,68 +431,3 @@ def _require(name: str) -> images.StoredImage:
 
         return provide_images([name], notify=_LOGGER.warning)[0]
     return images.require_image(name)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    with contextlib.suppress(OSError, ValueError):
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-    return None
-
-
-def _infer_fate(code: int, memory_kills: int) -> Fate:
-    if code == fate.KILLED:
-        return Fate(Cause.MEMORY if memory_kills else Cause.OUTSIDE, code)
-    return Fate(Cause.OUTSIDE if code in fate.OF_OUTSIDE else Cause.INSIDE, code)
-
-
-def _explain_silence(own: Path | None) -> Cause:
-    """Return why a running container does not answer, after about a second of measuring what it uses."""
-    description = None if own is None else _read(own / DESCRIPTION)
-    if own is None or description is None or not supervision.answers(own.parent):
-        return Cause.OUTSIDE
-    cgroup = description["cgroup"]
-
-    def used_seconds() -> float:
-        if cgroups.find_version() == 2:
-            return cgroups.read_number(cgroup, "", "cpu.stat", "usage_usec") / 1e6
-        return cgroups.read_number(cgroup, "cpuacct/cpuacct.usage", "") / NANO
-
-    before, started = used_seconds(), time.monotonic()
-    time.sleep(MEASURED_SECONDS)
-    share = (used_seconds() - before) / (time.monotonic() - started)
-    cache = cgroups.read_number(cgroup, "memory/memory.stat", "memory.stat", _CACHE[cgroups.find_version()])
-    taken = cgroups.read_number(cgroup, "memory/memory.usage_in_bytes", "memory.current") - cache
-    most = cgroups.read_number(cgroup, "memory/memory.limit_in_bytes", "memory.max")
-    busy = share >= fate.BUSY_SHARE * description["cpus"] or (most > 0 and taken >= fate.FULL_SHARE * most)
-    return Cause.INSIDE if busy else Cause.OUTSIDE
-
-
-# The bytes of files in memory, which give way to a program that needs the memory.
-_CACHE = {1: "total_cache", 2: "file"}
-
-
-def _measure(upper: Path) -> int:
-    """Return the bytes of all files below a folder: each file once, sparse files at their full length.
-
-    GNU find walks any depth and follows no link, whatever the container does at the same time.
-    """
-    if not upper.is_dir():
-        return 0
-    done = subprocess.run(
-        user_namespace.wrap(
-            ["find", str(upper), "-xdev", "!", "-type", "d", "-size", "+0", "-printf", "%n %i %s\n"]
-        ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    total, seen = 0, set()
-    for line in done.stdout.splitlines():
-        links, inode, size = line.split()
-        if links != b"1":
-            if inode in seen:
-                continue
-            seen.add(inode)
-        total += int(size)
-    return total

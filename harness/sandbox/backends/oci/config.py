@@ -27,9 +27,8 @@ from harness.sandbox.guest.processes import SHARED_COUNTS
 from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, HOSTS
 from harness.sandbox.limits import MIB
 
-# The programs that may start containers, for each version of control groups. crun refuses a machine that has
-# both versions.
-RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
+# The programs that may start containers, in the order of their trials.
+RUNTIMES = ("runc", "crun")
 OCI_VERSION = "1.0.2"
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 UNLIMITED = (1 << 64) - 1
@@ -161,8 +160,7 @@ def _convert_profile(profile: str) -> dict[str, Any]:
     }
 
 
-def find_runtime() -> str | None:
-    """Return the path of the OCI runtime of this machine."""
-    names = RUNTIMES[cgroups.find_version()]
-    found = (shutil.which(name, path=system_path()) for name in names)
-    return next((path for path in found if path), None)
+def find_runtimes() -> list[str]:
+    """Return the paths of the OCI runtimes of this machine."""
+    found = (shutil.which(name, path=system_path()) for name in RUNTIMES)
+    return [path for path in found if path is not None]

@@ -129,9 +129,12 @@ def with_no_error(function: Any, *arguments: Any) -> None:
 class Supervisor:
     """Answers requests until the owner has ended, or has closed its backend and no container is left."""
 
-    def __init__(self, folder: str, runtime: str, owner: int) -> None:
+    def __init__(self, folder: str, runtime: str, owner: int, has_groups: bool = True) -> None:
         self.folder = folder
         self.runtime = runtime
+        # Without a group to use, crun would fail to make one.
+        is_crun = os.path.basename(runtime) == "crun"
+        self.options = ["--cgroup-manager=disabled"] if is_crun and not has_groups else []
         self.owner = owner
         self.is_closing = False
         self.containers: dict[str, Container] = {}
@@ -199,7 +202,7 @@ class Supervisor:
             container.pid = os.posix_spawnp(
                 self.runtime,
                 [
-                    *(self.runtime, "--root", f"{self.folder}/runtime", "run", "--detach"),
+                    *(self.runtime, "--root", f"{self.folder}/runtime", *self.options, "run", "--detach"),
                     *("--bundle", container.folder, "--pid-file", f"{container.folder}/{PID}", name),
                 ],
                 os.environ,
@@ -368,7 +371,7 @@ def main() -> None:
         # Mounts of the machine still arrive here, and none of ours leaves.
         call("mount", None, b"/", None, RECURSIVE | SLAVE, None)
     call("prctl", SUBREAPER, 1, 0, 0, 0)
-    supervisor = Supervisor(folder, runtime, owner)
+    supervisor = Supervisor(folder, runtime, owner, bool(parent))
     os.write(1, READY + parent.encode())
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -62,8 +62,8 @@ class SandboxSpec:
     runtime: str = "runc"
     # `strict` is for containers that only grade programs. It allows local sockets alone, and no System V IPC.
     seccomp: Literal["default", "strict"] = "default"
-    # `shared` is for containers that only run programs under tests, confined by Landlock. They get no sockets
-    # but local pairs, so that a backend may let the containers of a run share an empty network namespace.
+    # `shared` is for containers that only run programs under tests. They get no sockets but local pairs, so
+    # that no counter of a network namespace leads from one program to the next.
     network: Literal["own", "shared"] = "own"
     labels: Mapping[str, str] = field(default_factory=dict)
     # Programs can write to the root file system. `DiskWatch` bounds that, because few engines can.

@@ -24,7 +24,7 @@ COUNTING_CGROUP_VERSION = 2
 # Each container of these runtimes has a kernel of its runtime, which shares its counts with no other
 # container. Buffers of sockets are memory of that kernel's process.
 OWN_KERNEL = frozenset({"runsc"})
-# Containers of these runtimes run on the machine's kernel, so that they can join a network namespace of it.
+# Containers of these runtimes run on the machine's kernel. The runtime makes their empty network namespace.
 MACHINE_KERNEL = frozenset({"crun", "runc"})
 # With these runtimes the guest counts processes and memory itself, because the runtime has no such limit, or
 # ends the whole sandbox at it.

@@ -40,8 +40,6 @@ from harness.sandbox.backends.oci.config import RUNTIMES, find_runtimes, make_co
 from harness.sandbox.backends.oci.promises import WEAKER, find_broken
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
-from harness.sandbox.guest.network import list_shared_paths
 from harness.sandbox.limits import Limits
 
 _LOGGER = get_logger(__name__)
@@ -129,7 +127,6 @@ class OciBackend:
         self._cgroup = ""
         self._starting = threading.Lock()
         self._supervisor: Path | None = None
-        self._networks: dict[str, str] = {}
 
     def close(self) -> None:
         """Let the supervisor end after the last of its sandboxes, which keep running."""
@@ -222,14 +219,11 @@ class OciBackend:
             # Without a group the kernel counts no buffers of sockets, as with version 1.
             counting = cgroups.find_version() if cgroup else 1
             sockets = choose_sockets(counting, spec.runtime, spec.limits, relay=spec.relay)
-        network = self._find_network(spec, supervisor) if spec.network == "shared" else None
         own = supervisor / name
         config = make_config(
             spec,
             cgroup=cgroup,
             sockets=sockets,
-            network=network,
-            shared_paths=list_shared_paths() if network is not None else (),
         )
         description = {
             "labels": dict(spec.labels),
@@ -355,29 +349,15 @@ class OciBackend:
             "runtime_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "may_share_networks": may_share() and not user_namespace.is_needed(),
+            "may_share_networks": False,
         }
 
     def _provide_supervisor(self) -> Path:
         """Return the folder of the supervisor of this process, and start it if there is none."""
         with self._starting:
             if self._supervisor is None or not supervision.answers(self._supervisor):
-                self._networks.clear()
                 self._supervisor, self._cgroup = supervision.start(self._runtime)
             return self._supervisor
-
-    def _find_network(self, spec: SandboxSpec, supervisor: Path) -> str | None:
-        """Return the network namespace that the containers of a run share, None if they cannot."""
-        if not may_share() or user_namespace.is_needed():
-            # The kernel shows /sys only to the owner of the network namespace.
-            return None
-        key = spec.labels.get(reaper.RUN, "")
-        if key not in self._networks:
-            answer = supervision.ask(supervisor, {"verb": "network", "key": key})
-            if "error" in answer:
-                raise SandboxError(f"cannot make a network namespace: {answer['error']}", outside=True)
-            self._networks[key] = answer["path"]
-        return self._networks[key]
 
 
 def _require_shared_kernel(runtime: str) -> None:
@@ -385,11 +365,6 @@ def _require_shared_kernel(runtime: str) -> None:
         raise UsageError(
             f"the backend oci cannot use the runtime '{runtime}'", hint="use --backend docker for gVisor"
         )
-
-
-def may_share() -> bool:
-    """Return whether containers may share a network namespace, which takes Landlock."""
-    return system_call()(CREATE_RULESET, 0, 0, GET_VERSION) >= NEEDED_VERSION
 
 
 def has_containers() -> bool:

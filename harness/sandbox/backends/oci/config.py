@@ -6,7 +6,6 @@ import json
 import platform
 import resource
 import shutil
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -67,8 +66,6 @@ def make_config(
     *,
     cgroup: str,
     sockets: Sockets = "local",
-    network: str | None = None,
-    shared_paths: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the configuration of a container for `spec`, whose root file system is beside it in `root`.
 
@@ -76,13 +73,11 @@ def make_config(
         spec: the limits and the hardening.
         cgroup: the path of the container's control group, empty if it can have none.
         sockets: the sockets that the seccomp profile `default` allows.
-        network: the path of a network namespace to join; the container gets its own without one.
-        shared_paths: the paths of /sys that containers of this namespace would share, which are masked.
     """
     limits = spec.limits
     memory = limits.memory_mb * MIB
     is_rootless = user_namespace.is_needed()
-    masked = list(dict.fromkeys((*list_masked_paths(spec), *shared_paths)))
+    masked = list(list_masked_paths(spec))
     capabilities = [f"CAP_{name}" for name in list_capabilities(spec)]
     mounts = [
         {"destination": path, "type": kind, "source": kind, "options": list(options)}
@@ -91,13 +86,12 @@ def make_config(
             *((path, "tmpfs", text.split(",")) for path, text in list_writable_folders(limits).items()),
         )
     ]
-    namespaces = [{"type": kind} for kind in ("mount", "uts", "pid", "ipc", "cgroup")]
+    namespaces = [{"type": kind} for kind in ("mount", "uts", "pid", "ipc", "cgroup", "network")]
     ids = [{"containerID": 0, "hostID": 0, "size": user_namespace.COUNT}]
     if is_rootless:
         namespaces.append({"type": "user"})
-    namespaces.append({"type": "network"} if network is None else {"type": "network", "path": network})
-    own = ROOTLESS_SYSCTLS if is_rootless else SYSCTLS
-    sysctls = {} if network is not None else own | (SMALL_BUFFERS if sockets == "relayed" else {})
+    sysctls = ROOTLESS_SYSCTLS if is_rootless else SYSCTLS
+    sysctls = sysctls | (SMALL_BUFFERS if sockets == "relayed" else {})
     return {
         "ociVersion": OCI_VERSION,
         "process": {

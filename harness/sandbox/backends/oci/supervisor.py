@@ -50,7 +50,7 @@ MAX_BYTES = 64 * 1024
 REQUEST_SECONDS = 5.0
 CLEAN_SECONDS = 1.0
 STREAMS = 3
-NEW_MOUNTS, NEW_PROCESSES, NEW_NETWORK = 0x00020000, 0x20000000, 0x40000000
+NEW_MOUNTS, NEW_PROCESSES = 0x00020000, 0x20000000
 SUBREAPER = 36
 BIND, RECURSIVE, SLAVE, READ_ONLY, OF_KERNEL = 0x1000, 0x4000, 0x80000, 0x1, 0xE
 DETACH = 2
@@ -141,7 +141,6 @@ class Supervisor:
         self.by_pid: dict[int, Container] = {}
         # The exit codes of first processes that ended before the runtime did.
         self.ended_early: dict[int, int] = {}
-        self.networks: dict[str, int] = {}
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         os.chdir(folder)
         self.listener.bind(SOCKET)
@@ -182,8 +181,6 @@ class Supervisor:
                 self.start(connection, request["name"], streams)
             elif verb == "destroy":
                 self.destroy(connection, request["name"])
-            elif verb == "network":
-                answer(connection, path=self.find_network(request["key"]))
             elif verb == "close":
                 self.is_closing = True
                 answer(connection)
@@ -229,16 +226,6 @@ class Supervisor:
         container.is_unwanted = True
         if container.is_running:
             with_no_error(os.kill, container.pid, signal.SIGKILL)
-
-    def find_network(self, key: str) -> str:
-        """Return the path of the empty network namespace that the containers with this key share."""
-        if key not in self.networks:
-            own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            call("unshare", NEW_NETWORK)
-            self.networks[key] = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            call("setns", own, NEW_NETWORK)
-            os.close(own)
-        return f"/proc/{os.getpid()}/fd/{self.networks[key]}"
 
     def reap(self) -> None:
         """Note the end of every child that has ended: runtimes, and first processes of containers."""

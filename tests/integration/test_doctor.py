@@ -133,6 +133,14 @@ async def test_weaker_container_is_found_out(
     assert finding.level is Level.FAIL, finding.found
 
 
+async def test_the_guest_bounds_shared_counts_where_the_engine_does_not(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weaken(monkeypatch, {"Ulimits": []})
+    finding = await finding_of(client, "shared counts")
+    assert finding.level is Level.OK, finding.found
+
+
 @pytest.mark.parametrize("weaker", ["buffers", "count"])
 async def test_uncounted_memory_of_a_relays_sockets_is_found_out(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, weaker: str

@@ -42,7 +42,7 @@ from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
 from harness.sandbox.guest.network import list_shared_paths
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MIB, Limits
 
 _LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
@@ -237,6 +237,7 @@ class OciBackend:
             "layers": [str(images.provide_layer()), str(root)],
             "writable": spec.writable_root,
             "cpus": spec.limits.cpus,
+            "memory_bytes": spec.limits.memory_mb * MIB,
             "folders": list(list_writable_folders(spec.limits)),
             "masked": config["linux"]["maskedPaths"],
             "read_only": config["linux"]["readonlyPaths"],

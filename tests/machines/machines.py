@@ -404,8 +404,9 @@ def load_images() -> int:
     backend = connect_backend()
     with contextlib.closing(backend), open("/dev/vdc", "rb") as archive:
         if isinstance(backend, DockerBackend):
-            backend.client.timeout = None
-            for line in backend.client.load_image(archive):
+            client: Any = backend.client
+            client.timeout = None
+            for line in client.load_image(archive):
                 print(line, flush=True)
             return 0
         for name in IMAGES:

@@ -41,6 +41,7 @@ from harness.sandbox.backends.oci.promises import WEAKER, find_broken
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.limits import MIB, Limits
+from harness.sandbox.time_factor import extend_wait
 
 _LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
@@ -292,7 +293,7 @@ class OciBackend:
         own = find_container(container_id)
         if silent:
             return Fate(ends.explain_silence(own))
-        deadline = time.monotonic() + fate.END_SECONDS
+        deadline = time.monotonic() + extend_wait(fate.END_SECONDS)
         while own is not None and own.exists():
             end = ends.read_facts(own / END)
             if end is not None:
@@ -381,7 +382,8 @@ def remove(own: Path) -> bool:
     with contextlib.suppress(SandboxError):
         supervision.ask(own.parent, {"verb": "destroy", "name": own.name})
     description = ends.read_facts(own / DESCRIPTION)
-    if description is not None and not cgroups.kill_all(description["cgroup"]):
+    seconds = extend_wait(cgroups.REMOVAL_SECONDS)
+    if description is not None and not cgroups.kill_all(description["cgroup"], seconds):
         raise SandboxError(f"the processes of sandbox {own.name} do not end", outside=True)
     was_there = own.exists()
     images.remove_tree(own)

@@ -158,7 +158,7 @@ def count_memory_kills(cgroup: str) -> int:
     return read_number(cgroup, "memory/memory.oom_control", "memory.events", "oom_kill")
 
 
-def kill_all(cgroup: str, seconds: float = REMOVAL_SECONDS) -> bool:
+def kill_all(cgroup: str, seconds: float) -> bool:
     """Kill the processes of a group and remove it; return whether it is gone in this time."""
     deadline = time.monotonic() + seconds
     while folders := list_folders(cgroup):

@@ -19,6 +19,7 @@ from harness.core.errors import SandboxError
 from harness.sandbox.backends.docker.engine import system_path
 from harness.sandbox.backends.oci import cgroups, images, user_namespace
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, READY, SOCKET
+from harness.sandbox.time_factor import extend_wait
 
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 # A busy machine may need long for a start. The runtime itself always ends.
@@ -91,7 +92,7 @@ def ask(supervisor: Path, request: Mapping[str, Any], streams: Iterable[int] = (
     """Send a request to a supervisor, with descriptors, and return its answer. Raises SandboxError."""
     try:
         with _connect(supervisor) as connection:
-            connection.settimeout(ANSWER_SECONDS)
+            connection.settimeout(extend_wait(ANSWER_SECONDS))
             socket.send_fds(connection, [json.dumps(request).encode()], list(streams))
             data = connection.recv(MAX_ANSWER_BYTES)
     except OSError as error:

@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -395,10 +396,8 @@ def describe_machine() -> str:
 
 def load_images() -> int:
     """Load the images of the archive into the backend."""
-    from harness.core.errors import SandboxError
     from harness.sandbox.backends import connect_backend
     from harness.sandbox.backends.docker.backend import DockerBackend
-    from harness.sandbox.backends.docker.images import image_tag
     from harness.sandbox.backends.oci.images import load_archive
 
     backend = connect_backend()
@@ -409,10 +408,12 @@ def load_images() -> int:
             for line in client.load_image(archive):
                 print(line, flush=True)
             return 0
-        for name in IMAGES:
-            # An archive for some of the steps has some of the images.
-            with contextlib.suppress(SandboxError):
-                print(load_archive(archive, image_tag(name)), flush=True)
+        with tarfile.open(fileobj=archive) as outer:
+            manifest = outer.extractfile("manifest.json")
+            assert manifest is not None
+            tags = [tag for image in json.load(manifest) for tag in image["RepoTags"]]
+        for tag in tags:
+            print(load_archive(archive, tag), flush=True)
     return 0
 
 

@@ -231,6 +231,7 @@ async def test_lost_sandbox_fails_its_canaries_and_no_others(
     other = suite.Trial({"other": isolation.network})
     monkeypatch.setattr(suite, "TRIALS", (lost, other))
     monkeypatch.setattr(diagnosis, "FURTHER", ())
+    monkeypatch.setattr(suite, "LIVES", {})
     checks = {check.name: check for check in await diagnose(DockerBackend(client))}
     assert [checks[name].level for name in ("lost", "next", "other")] == [Level.FAIL, Level.FAIL, Level.OK]
     assert all(checks[name].fix for name in ("lost", "next"))

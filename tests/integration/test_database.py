@@ -212,7 +212,7 @@ async def test_changes_that_share_a_process_are_apart_and_fail_alone(sandbox: Sa
         "UPDATE `the people` SET born = 7",
     ]
     changes = [Change((PEOPLE,), PEOPLE.name, sql) for sql in statements]
-    made = await replay_all(sandbox, changes, seconds=1.0)
+    made = await replay_all(sandbox, changes, seconds=2.0)
     empty, unknown, killed, changed = made
     assert not isinstance(empty, TableUnreadable)
     assert empty.rows == ()

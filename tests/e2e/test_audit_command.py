@@ -238,7 +238,7 @@ def test_an_interrupted_audit_leaves_nothing_and_can_be_resumed(harness: Harness
 
 
 def test_both_environments_in_which_agents_act_are_attacked(harness: Harness, client: APIClient) -> None:
-    names = ("replaced-bash", "preloaded-library", "every number")
+    names = ("replaced-bash", "every number", *(("preloaded-library",) if THOROUGH else ()))
     task_ids = [task.id for task in agentbench_tasks()]
     chosen = [part for task_id in task_ids for part in ("-t", task_id)]
     audit = audited(harness, "agentbench", "--data", "bundled", *chosen, *named(names))
@@ -247,7 +247,7 @@ def test_both_environments_in_which_agents_act_are_attacked(harness: Harness, cl
     assert {attempt["attack"] for attempt in attacks} == {*names}
     assert {attempt["task_id"] for attempt in attacks} == {*task_ids}
     # This shows that the attack did what its description promises.
-    assert audit.results["summary"]["integrity"] == {REPLACED_TOOLS: 2}
+    assert audit.results["summary"]["integrity"] == {REPLACED_TOOLS: len(names) - 1}
     assert [run.containers(client) for run in audit.runs] == [[], []]
 
 

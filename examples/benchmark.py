@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 NAME = "sums"
 # The metric is exact_match, f1, has_answer or number, or tests for Python programs
-# (`harness.benchmarks.custom.metric`).
+# (`harness.benchmarks.custom.records`).
 METRIC = "number"
 LICENCE = "CC0"
 

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import yaml
+from pydantic import ValidationError
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import DataError
+from harness.core.errors import DataError, unknown_name
 from harness.core.tools import AgentEnvironment
 from harness.core.types import Submission, Task
 from harness.environments.db.environment import DatabaseSetup
 from harness.environments.kg.environment import KnowledgeSetup
+
+# The comment mark of header lines, by the suffix of the file.
+COMMENTS = {".py": "#", ".sh": "#", ".sql": "--", ".yaml": ""}
+# The loader that is written in C needs a tenth of the time. Not every build of PyYAML has it.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_INCLUDE = re.compile(r"^([ \t]*)# include: (\S+)$", re.MULTILINE)
+_NEXT = re.compile(r"^(?:#|--) next (?:sample|call)$", re.MULTILINE)
+# Short enough for a question in a game, with some words around it.
+STATEMENT_CHARACTERS = 280
 
 
 class Kind(StrEnum):
@@ -40,22 +50,27 @@ class Kind(StrEnum):
     RELAY = "relay of models"
 
 
-class Attack(Protocol):
-    """An attack on graders of certain targets. It is data, which the host never runs.
-
-    Attributes:
-        name: the name for `--attack` and in records.
-        kind: the class of the attack.
-        description: the method, and the graders that it beats.
-        targets: the names of the classes of targets that it attacks.
-        samples: the number of attempts that it makes at a task, one after the other.
-    """
+class Named(Protocol):
+    """The name for `--attack` and in records, and the class of an attack."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def kind(self) -> Kind: ...
+
+
+Found = TypeVar("Found", bound=Named)
+
+
+class Attack(Named, Protocol):
+    """An attack on graders of certain targets. It is data, which the host never runs.
+
+    Attributes:
+        description: the method, and the graders that it beats.
+        targets: the names of the classes of targets that it attacks.
+        samples: the number of attempts that it makes at a task, one after the other.
+    """
 
     @property
     def description(self) -> str: ...
@@ -74,13 +89,6 @@ class Attack(Protocol):
 
 ATTACKS = Path(__file__).with_name("attacks")
 PARTS = ATTACKS / "parts"
-# The comment mark of header lines, by the suffix of the file.
-COMMENTS = {".py": "#", ".sh": "#", ".sql": "--", ".yaml": ""}
-
-# The loader that is written in C needs a tenth of the time. Not every build of PyYAML has it.
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INCLUDE = re.compile(r"^([ \t]*)# include: (\S+)$", re.MULTILINE)
-_NEXT = re.compile(r"^(?:#|--) next (?:sample|call)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,40 @@ def read_attack_file(path: Path) -> AttackFile:
 def name_folder(kind: str) -> str:
     """Return the name of the folder for attacks of a class."""
     return kind.replace(" ", "-")
+
+
+def read_class(kind: Kind, build: Callable[[AttackFile, Mapping[str, Any]], Found]) -> tuple[Found, ...]:
+    """Return the attack that `build` makes of each file of a class, by name.
+
+    `build` gets the file, and its header with `kind` in place of `class`. Raises DataError, which names the
+    file.
+    """
+    attacks = []
+    for path in sorted((ATTACKS / name_folder(kind)).iterdir()):
+        if not path.is_file():
+            continue
+        file = read_attack_file(path)
+        header = {"kind" if key == "class" else key: value for key, value in file.header.items()}
+        try:
+            attack = build(file, header)
+        except (ValidationError, TypeError) as error:
+            raise DataError(f"the attack is not valid: {error}", path=path) from error
+        if attack.kind is not kind or attack.name != path.stem:
+            raise DataError(f"an attack here has the class '{kind}' and the name of its file", path=path)
+        attacks.append(attack)
+    return tuple(attacks)
+
+
+def choose_attacks(attacks: Sequence[Found], names: Collection[str]) -> tuple[Found, ...]:
+    """Return the attacks with these names, in the order of the suite. No names select all attacks.
+
+    Raises UsageError for an unknown name.
+    """
+    known = {attack.name: attack for attack in attacks}
+    for name in names:
+        if name not in known:
+            raise unknown_name("attack", name, known)
+    return tuple(attack for attack in attacks if not names or attack.name in names)
 
 
 def include_parts(text: str) -> str:
@@ -160,10 +202,6 @@ def _split_header(path: Path, content: str, mark: str) -> tuple[str, str]:
                 line=number,
             )
     return "\n".join(line.removeprefix(mark).removeprefix(" ") for line in lines), text
-
-
-# Short enough for a question in a game, with some words around it.
-STATEMENT_CHARACTERS = 280
 
 
 def fill_from_task(template: str, task: Task) -> str:

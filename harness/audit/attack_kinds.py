@@ -30,6 +30,17 @@ _SAMPLE_OUTPUT = re.compile(r"Sample Output[^\n]*\n+([^\n]+)")
 _MOST, _LONGEST = 24, 60
 _SMALL_NUMBERS = (*range(11), -1)
 _JSON = {"true": True, "false": False, "null": None}
+_CALLED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(")
+# Some graders and tests call the function under test by these names, whatever its own name is.
+_USUAL_NAMES = ("candidate", "solution", "solve", "main", "Solution")
+# The entry point of a task that asks for a whole program and so names no function.
+_NO_FUNCTION = "main"
+SHOWN_CHARACTERS = 400
+_EACH = re.compile(r"<each(?:\+(\d+))?>")
+# No task has this number as its answer, so a pass is the fault of the grader.
+WRONG_ANSWER = "418299173"
+# More than any command needs, even on a busy machine.
+COMMAND_SECONDS = 20
 
 
 def find_shown_answers(prompt: str) -> list[Any]:
@@ -60,13 +71,6 @@ def choose_outputs(prompt: str) -> list[str]:
     """Return the first lines of output that a prompt shows, the shortest first."""
     lines = {line.strip() for line in _SAMPLE_OUTPUT.findall(prompt)}
     return sorted(lines - {""}, key=lambda line: (len(line), line))[:_MOST]
-
-
-_CALLED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)\s*\(")
-# Some graders and tests call the function under test by these names, whatever its own name is.
-_USUAL_NAMES = ("candidate", "solution", "solve", "main", "Solution")
-# The entry point of a task that asks for a whole program and so names no function.
-_NO_FUNCTION = "main"
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -134,10 +138,6 @@ def _list_names(task: Task) -> list[str]:
         if not keyword.iskeyword(name) and not hasattr(builtins, name)
     }
     return sorted(called | set(_USUAL_NAMES) | ({task.entry_point} if task.entry_point else set()))
-
-
-SHOWN_CHARACTERS = 400
-_EACH = re.compile(r"<each(?:\+(\d+))?>")
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
@@ -240,11 +240,6 @@ def _shift(value: str | int, number: str | None) -> str:
 
 Call = tuple[str, Mapping[str, Any]]
 """The name of a tool and its arguments."""
-
-# No task has this number as its answer, so a pass is the fault of the grader.
-WRONG_ANSWER = "418299173"
-# More than any command needs, even on a busy machine.
-COMMAND_SECONDS = 20
 
 
 class CallAttack:

@@ -1,24 +1,16 @@
-"""The result of an audit: its attempts, which of them are wrong, and the file that it is written to."""
+"""The result of an audit: its attempts, and which of them are wrong."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from harness.audit.agent import CONSTANT, ORACLE, Step
-from harness.audit.attack import Kind
-from harness.audit.forging.result import describe_folders
-from harness.audit.forging.suite import OWN
+from harness.audit.suite import CONSTANT, ORACLE, Step
 from harness.core.types import AttemptRecord, DataSource, Status
 from harness.environments.container.seal import Level
-from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
-# The description of an audit, and its result, in its folder.
-AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # The ends that nothing in an attempt has caused.
 NO_VERDICT = (Status.INFRA_ERROR, Status.CANCELLED)
 
@@ -135,55 +127,3 @@ def count_statuses(attempts: Iterable[AuditedAttempt]) -> dict[Status, int]:
     """Return the number of attempts with each status that occurs, in the order of `Status`."""
     counts = Counter(attempt.record.status for attempt in attempts)
     return {status: counts[status] for status in Status if counts[status]}
-
-
-def write_audit(audit: Audit, path: Path) -> None:
-    """Write the result of an audit as JSON. Raises StorageError."""
-    value = {
-        "schema_version": SCHEMA_VERSION,
-        "audit": {
-            "benchmark": audit.benchmark,
-            "data": asdict(audit.source),
-            "seed": audit.seed,
-            "folder": str(audit.folder),
-            "duration_seconds": audit.duration_seconds,
-        },
-        "summary": {
-            "forged": len(audit.forged),
-            "guessed": len(audit.guessed),
-            "failed_references": len(audit.failed),
-            "unfinished": len(audit.unfinished),
-            "containers_left": audit.containers_left,
-            "tasks": len({attempt.record.task_id for attempt in audit.attempts}),
-            "attacked_tasks": len({attempt.record.task_id for attempt in audit.attacks}),
-            "attacks": len({attempt.step.name for attempt in audit.attacks}),
-            "attempts": len(audit.attempts),
-            "statuses": {status.value: number for status, number in count_statuses(audit.attacks).items()},
-            "integrity": audit.integrity,
-        },
-        "manners": dict(audit.manners),
-        "quarantined": dict(audit.quarantined),
-        "weak_tests": dict(audit.weak_tests),
-        **({"folders": describe_folders(audit.attempts, audit.levels)} if audit.levels else {}),
-        "attempts": [_describe_attempt(attempt) for attempt in audit.attempts],
-    }
-    with replace_file(path) as file:
-        json.dump(value, file, indent=1)
-
-
-def _describe_attempt(attempt: AuditedAttempt) -> dict[str, Any]:
-    step, record = attempt.step, attempt.record
-    return {
-        "task_id": record.task_id,
-        "attack": step.name,
-        "class": step.kind,
-        **({"level": step.level or OWN} if step.kind is Kind.FORGING else {}),
-        "sample": step.sample,
-        "forged": attempt.forged,
-        "guessable": attempt.is_guessable,
-        "failed": attempt.failed,
-        "status": record.status,
-        "metrics": record.metrics,
-        "duration_seconds": record.duration_seconds,
-        "error": record.error,
-    }

@@ -6,6 +6,7 @@ selected task under the usual limits. The attacks run on a sample of the tasks u
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import random
@@ -19,7 +20,9 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from harness.audit.agent import (
+from harness.audit.forging import AS_USUAL, OWN, build_forger, build_forging_controls, read_levels
+from harness.audit.results import Audit, AuditedAttempt
+from harness.audit.suite import (
     ATTACKER,
     CONSTANT,
     CONTROLS,
@@ -29,15 +32,6 @@ from harness.audit.agent import (
     build_attacker,
     build_controls,
 )
-from harness.audit.containers import count_containers
-from harness.audit.forging.suite import (
-    AS_USUAL,
-    OWN,
-    build_forger,
-    build_forging_controls,
-    read_levels,
-)
-from harness.audit.results import AUDIT, Audit, AuditedAttempt
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
@@ -57,15 +51,19 @@ from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
 from harness.runs.settings import RunConfig, name_option
 from harness.runs.settings.tasks import read_shard
-from harness.runs.store import MANIFEST, read_duration, read_manifest, read_records
+from harness.runs.store import AUDIT, MANIFEST, read_duration, read_manifest, read_records
 from harness.runs.trust import SIGNATURE, is_signature, list_effects, refuse_effects, sign
 from harness.runs.unread import list_unread_isolation
+from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
+from harness.sandbox.reaper import find_run_containers
 
 # The settings that only machines from images of tasks read.
 _OF_TASK_IMAGES = frozenset(("base_images", "build_ca", "allow_network", "network", "timeout_multiplier"))
 # The settings that may differ between the shards of an audit.
 _OF_A_SHARD = {"shard": None, "output_dir": "", "max_concurrent": None, "max_sandboxes": None}
+# Docker may still list a container for a moment after its removal.
+GONE_SECONDS = 5.0
 # Only programs run under these limits, because an environment and its reference need the usual ones. An
 # attack that burns time ends by a limit. Every other attack needs only a small part of them.
 LIMITS = Limits(
@@ -230,8 +228,7 @@ def make_audit_folder(plan: AuditPlan) -> Path:
         folder.mkdir(parents=True)
     except OSError as error:
         raise UsageError(
-            f"{folder}: cannot be made: {error.strerror}",
-            hint="choose another folder with --output-dir DIR",
+            f"{folder}: cannot be made: {error.strerror}", hint="choose another folder with --output-dir DIR"
         ) from error
     with replace_file(folder / AUDIT) as file:
         about = plan.describe()
@@ -253,10 +250,7 @@ def plan_resumed_audit(folder: Path, *, is_trusted: bool = False, notify: Callab
         if not is_trusted and not is_signature(about.get(SIGNATURE), ["audit", unsigned]):
             refuse_effects(folder, list_effects(config))
         plan = plan_audit(
-            *(config, about["attacked"]),
-            attacks=about["attacks"],
-            levels=about.get("levels"),
-            notify=notify,
+            *(config, about["attacked"]), attacks=about["attacks"], levels=about.get("levels"), notify=notify
         )
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", hint="--resume takes the folder of an audit") from error
@@ -383,6 +377,16 @@ def _list_manners(selection: Selection) -> dict[str, str]:
         if task.id in chosen
     }
     return {task_id: manner for task_id, manner in found.items() if manner is not None}
+
+
+async def count_containers(backend: Backend, run_id: str) -> int:
+    """Return the number of containers of a run that are still listed after GONE_SECONDS."""
+    until = time.monotonic() + GONE_SECONDS
+    while True:
+        left = await asyncio.to_thread(find_run_containers, backend, run_id)
+        if not left or time.monotonic() > until:
+            return len(left)
+        await asyncio.sleep(0.1)
 
 
 async def _count_containers(run: Run) -> int:

@@ -1,4 +1,4 @@
-"""The suite: all attacks in the folder `attacks`, and the choice of those that fit a benchmark.
+"""The suite: the attacks in the folder `attacks`, and the agents of an audit that make them.
 
 A new file in that folder adds an attack.
 """
@@ -6,8 +6,9 @@ A new file in that folder adds an attack.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from harness.audit.attack import (
     Attack,
     AttackFile,
     Kind,
+    choose_attacks,
     fill_words,
     list_parts,
     name_folder,
@@ -27,12 +29,19 @@ from harness.audit.attack import (
 )
 from harness.audit.attack_kinds import AnswerAttack, ProgramAttack, ShellAttack, SqlAttack, ToolAttack
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import DataError, UsageError, unknown_name
-from harness.core.types import PlainData
-from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.core.errors import DataError, UsageError
+from harness.core.types import AttemptRecord, PlainData, Submission, Task
+from harness.environments.container.seal import Level
+from harness.environments.text.short_answers import (
+    AnswerRule,
+    ExpectedText,
+    NumberAnswer,
+    PlainAnswer,
+    ShortAnswer,
+)
+from harness.runs.agents.agent import Agent, AgentSettings, AttemptContext
+from harness.runs.agents.null import Null
+from harness.runs.agents.oracle import Oracle
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
 # in a clean state. Those on task folders and on the relay are not among them.
@@ -51,6 +60,16 @@ ORDER = (
 README = "README.md"
 # The target of programs that are run once for each input. The tests call no function in them.
 RUN = "StdinTests"
+# The agents' names in manifests.
+ATTACKER, CONTROLS = "cheats", "controls"
+# The names of the steps that are not attacks.
+ORACLE, NULL, CONSTANT = "oracle", "null", "constant"
+# Attacks return True because it satisfies a plain assert. A test may expect just that, so a task that this
+# program solves cannot show whether an attack forged its verdict.
+_CONSTANT = ProgramAttack(
+    CONSTANT, Kind.LYING, "Returns True from every function.", ("serve(lambda *args, **kwargs: True)",)
+)
+_JUDGES_PROGRAMS = frozenset({"ProgramTests", "CallTests", "StdinTests"})
 
 
 @functools.cache
@@ -94,18 +113,6 @@ def list_fitting_attacks(benchmark: Benchmark) -> tuple[Attack, ...]:
             hint="add attacks with this target to harness/audit/attacks",
         )
     return tuple(attacks)
-
-
-def choose_attacks(attacks: tuple[Attack, ...], names: Collection[str]) -> tuple[Attack, ...]:
-    """Return the attacks with these names, in the order of the suite. No names select all attacks.
-
-    Raises UsageError for an unknown name.
-    """
-    known = {attack.name: attack for attack in attacks}
-    for name in names:
-        if name not in known:
-            raise unknown_name("attack", name, known)
-    return tuple(attack for attack in attacks if not names or attack.name in names)
 
 
 def read_attacks(path: Path) -> Iterator[Attack]:
@@ -183,3 +190,89 @@ def _build_attack(file: AttackFile) -> Attack:
             return ToolAttack(**header)
         case _:
             return AnswerAttack(**header)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One attempt that a suite makes at a task: a sample of an attack, or a control."""
+
+    # The name of the attack, `oracle`, `null` or `constant`.
+    name: str
+    # The class of the attack. An oracle with a class follows the attacks of that class, and fails if one of
+    # them has left something behind.
+    kind: Kind | None = None
+    attack: Attack | None = None
+    # The number of the attack's sample, from 0.
+    sample: int = 0
+    # The seal level of a task folder, None for the task's own.
+    level: Level | None = None
+
+
+class Suite:
+    """Makes the steps that fit a task. The sample of an attempt is the number of its step, from 1."""
+
+    waits = False
+
+    def __init__(self, settings: AgentSettings, benchmark: Benchmark, steps: Sequence[Step]) -> None:
+        self._benchmark = benchmark
+        self._controls: dict[str, Agent] = {ORACLE: Oracle(settings, benchmark), NULL: Null(settings)}
+        self.steps = tuple(steps)
+        # Some benchmarks publish no solutions.
+        self._has_solutions = any(reference.solution for reference in benchmark.references.values())
+
+    def samples(self, task: Task) -> list[int | None]:
+        target = name_target(self._benchmark.references[task.id].target)
+        fitting = list_attacks_on(target)
+        kinds = {attack.kind for attack in fitting}
+
+        def fits(step: Step) -> bool:
+            if step.attack is not None:
+                return step.attack in fitting
+            if step.name == CONSTANT:
+                return target in _JUDGES_PROGRAMS
+            if step.name == ORACLE and not self._has_solutions:
+                return False
+            return step.kind is None or step.kind in kinds
+
+        return [number for number, step in enumerate(self.steps, start=1) if fits(step)]
+
+    def learn(self, records: Iterable[AttemptRecord]) -> None:
+        """Take from the records of an earlier suite what the attacks may know."""
+
+    async def attempt(self, context: AttemptContext) -> Submission:
+        if context.sample is None:
+            raise ValueError("an attempt of a suite needs the number of its step as its sample")
+        step = self.steps[context.sample - 1]
+        if step.name == CONSTANT:
+            return await _CONSTANT.hand_in(self._benchmark, context.task, step.sample, context.environment)
+        if step.attack is None:
+            return await self._controls[step.name].attempt(context)
+        return await step.attack.hand_in(self._benchmark, context.task, step.sample, context.environment)
+
+
+def list_steps(attacks: Sequence[Attack]) -> Iterator[Step]:
+    """Yield a constant program, each sample of each attack, and the oracle after each class of attacks."""
+    yield Step(CONSTANT)
+    for kind, group in groupby(attacks, key=lambda attack: attack.kind):
+        for attack in group:
+            for sample in range(attack.samples):
+                yield Step(attack.name, kind, attack, sample)
+        yield Step(ORACLE, kind)
+
+
+def build_controls(settings: AgentSettings, benchmark: Benchmark) -> Suite:
+    """Return the agent that submits the reference first, and then an empty answer."""
+    return Suite(settings, benchmark, (Step(ORACLE), Step(NULL)))
+
+
+def build_attacker(settings: AgentSettings, benchmark: Benchmark, names: Collection[str] = ()) -> Suite:
+    """Return the agent that makes the attacks on the targets of the benchmark's grader.
+
+    Args:
+        names: the names of the attacks to make, none for all.
+
+    Raises:
+        UsageError: for an unknown name, and for a target without attacks.
+    """
+    attacks = choose_attacks(list_fitting_attacks(benchmark), names)
+    return Suite(settings, benchmark, tuple(list_steps(attacks)))

@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.benchmarks.data.formats import Table
 from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.rows import Row, WatchedFields, describe, names_grading, require_sound
-from harness.benchmarks.data.source import Gather
-from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.source import Gather, SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
@@ -22,7 +21,7 @@ from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader, StateGrader, TextGrader
+from harness.environments.spec import SandboxGrader, StateGrader, TextGrader
 from harness.host.local import LocalHost, list_grading_images, open_local_host
 from harness.models.endpoint import Endpoint
 from harness.sandbox.pool import SandboxPool, SandboxSettings

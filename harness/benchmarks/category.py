@@ -25,6 +25,11 @@ Protocol = Literal["own", "fc", "v0.2"]
 earlier version, which has a text protocol."""
 
 _SUFFIX = re.compile(r"\.jsonl?(\.gz)?$", re.IGNORECASE)
+FLAT_PROMPT = """\
+{end}
+
+Task: {task}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +120,6 @@ def solve_by_target(
 ) -> Callable[[Any, Reference], Awaitable[str]]:
     """Return the oracle that gets the whole reference, for one that gets its target alone."""
     return lambda environment, reference: solve(environment, reference.target)
-
-
-FLAT_PROMPT = """\
-{end}
-
-Task: {task}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

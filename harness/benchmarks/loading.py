@@ -379,8 +379,7 @@ def own_definition(path: Path) -> Definition:
         from harness.benchmarks.task_folders import folder_definition
 
         return folder_definition(Path(os.path.expanduser(path)).absolute())
-    from harness.benchmarks.custom.mapping import read_mapping
-    from harness.benchmarks.custom.module import read_module
+    from harness.benchmarks.custom.definition import read_mapping, read_module
 
     path = Path(os.path.expanduser(path)).absolute()
     try:

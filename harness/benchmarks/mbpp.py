@@ -13,8 +13,15 @@ from harness.benchmarks import humaneval
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row, WatchedFields
-from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram
-from harness.benchmarks.source import class_attributes, imports_of, names_used, parse, top_level_names
+from harness.benchmarks.programs import (
+    WRITE_PROGRAM,
+    SubmitProgram,
+    class_attributes,
+    imports_of,
+    names_used,
+    parse,
+    top_level_names,
+)
 from harness.core.types import ProgramTests, Reference, Task
 
 # A completion is a whole program too, because MBPP has no prompt to continue.

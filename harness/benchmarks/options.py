@@ -18,6 +18,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from harness.core.errors import UsageError, describe_requirement, unknown_name
 
+# A value of these types chooses among things that the benchmark knows. It cannot name a server or a file.
+_CLOSED = (bool, int, float, datetime.date, Enum, type(None))
+_COLLECTIONS = (list, tuple, set, frozenset)
+
 
 class Options(BaseModel):
     """The base of all models of options. An unknown name is an error."""
@@ -142,11 +146,6 @@ def parse_options(texts: list[str], *, option: str = "--option", is_text: bool =
             raise UsageError(f"{option} {outer}.{inner} is given twice", hint="name it once")
         group[inner] = parsed
     return values
-
-
-# A value of these types chooses among things that the benchmark knows. It cannot name a server or a file.
-_CLOSED = (bool, int, float, datetime.date, Enum, type(None))
-_COLLECTIONS = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True)

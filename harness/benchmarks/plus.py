@@ -22,8 +22,7 @@ from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import BUNDLED
-from harness.benchmarks.programs import WRITE_PROGRAM
-from harness.benchmarks.source import parse, top_level_names
+from harness.benchmarks.programs import WRITE_PROGRAM, parse, top_level_names
 from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, ProgramTests, Reference, Task
 

@@ -23,7 +23,7 @@ from harness.environments.base import Environment
 from harness.environments.repository.environment import RepositoryEnvironment, solve
 from harness.environments.repository.grader import RESOLVED, RESOLVED_STRICT
 from harness.environments.repository.logs import END, PARSERS, START
-from harness.environments.repository.target import RepositorySetup, RepositoryTests
+from harness.environments.repository.machine import RepositorySetup, RepositoryTests
 from harness.environments.repository.trial import TESTS_SECONDS
 
 AGENT_SECONDS = 1800.0
@@ -64,7 +64,7 @@ _INSTALLS = {
 }
 _PREPARATIONS = {
     "django/django": "sed -i '/en_US.UTF-8/s/^# //g' /etc/locale.gen && locale-gen\n"
-    "export LANG=en_US.UTF-8 LANGUAGE=en_US:en LC_ALL=en_US.UTF-8 PYTHONIOENCODING=utf8",
+    "export LANG=en_US.UTF-8 LANGUAGE=en_US:en LC_ALL=en_US.UTF-8 PYTHONIOENCODING=utf8"
 }
 _PARSERS = {
     "scikit-learn/scikit-learn": "parse_log_scikit",

@@ -32,8 +32,7 @@ from harness.environments.tau2.conversation import (
     describe_user_tools,
     load_domain,
 )
-from harness.environments.tau2.environment import ServiceDesk, solve
-from harness.environments.tau2.grader import find_contradiction, passes_untouched
+from harness.environments.tau2.environment import ServiceDesk, find_contradiction, passes_untouched, solve
 from harness.environments.tau2.world import Call, Requestor
 from harness.models.endpoint import Endpoint
 
@@ -57,6 +56,9 @@ Never invent a fact that the scenario does not have: you do not know it.
 When your request is done, write ###STOP### to end the conversation. When the agent transfers you to \
 somebody else, write ###TRANSFER###. When the scenario does not say enough to go on, \
 write ###OUT-OF-SCOPE###."""
+_TEXTS = (".md", ".txt")
+_STEMS = ("policy", "main_policy", "tech_support_manual")
+_SIMULATORS = ("simulation_guidelines", "simulation_guidelines_tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +175,6 @@ def gather(
     return rows, digest.hexdigest()
 
 
-_TEXTS = (".md", ".txt")
-_STEMS = ("policy", "main_policy", "tech_support_manual")
-_SIMULATORS = ("simulation_guidelines", "simulation_guidelines_tools")
-
-
 def _split_name(root: Path, name: str) -> tuple[str, str] | None:
     """Return the folder of a file, and its name without `.gz`, for a file that is read, else None."""
     path = PurePosixPath(name.removesuffix(".gz"))
@@ -229,8 +226,7 @@ def _read_domain(
     objects = (database, own, splits)
     if policy is None or not isinstance(tasks, list) or not all(isinstance(each, dict) for each in objects):
         raise DataError(
-            "needs a list of tasks, and beside it a policy and objects in db.json or db.toml",
-            path=place,
+            "needs a list of tasks, and beside it a policy and objects in db.json or db.toml", path=place
         )
     functions = load_domain(domain)
     guidelines = read_text(_SIMULATORS[bool(functions.user_tools)], simulator) or _GUIDELINES

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from harness.cli.error_lines import print_error
-from harness.cli.setup import BACKEND_HELP
+from harness.cli.errors import print_error
+from harness.cli.options import BACKEND_HELP
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check
@@ -79,19 +79,19 @@ def doctor(
 
 
 def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.core.errors import EngineUnavailableError
     from harness.reports.console import show_waiting
     from harness.runs.faults import default_concurrency
     from harness.sandbox.backends import connect_backend
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.limits import Limits
-    from harness.sandbox.machine.checks.diagnosis import diagnose
+    from harness.sandbox.machine.checks.diagnosis import diagnose, diagnose_oci
     from harness.sandbox.selfcheck.check import Check, Level
-    from harness.sandbox.selfcheck.suite import check_backend
 
     try:
-        backend = connect_backend(name, notify=typer.echo)
+        # The checks try every promise, also those that a run would refuse to do without.
+        backend = connect_backend(name, allow_weaker=True, notify=typer.echo)
     except EngineUnavailableError as error:
         _show(Check("engine", Level.FAIL, error.message, error.hint))
         _fail(["engine"])
@@ -104,12 +104,9 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
             notify=_show,
         )
     else:
-        checking = check_backend(backend, runtime, notify=_show)
-    try:
-        with show_waiting("checking this machine"):
-            checks = run_until_signal(checking)
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+        checking = diagnose_oci(backend, runtime=runtime, notify=_show)
+    with show_waiting("checking this machine"):
+        checks = run_until_signal(checking)
     if failed := [check.name for check in checks if check.level is Level.FAIL]:
         _fail(failed)
 
@@ -126,9 +123,8 @@ def _probe_model(
     import dataclasses
     import json
 
-    from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.models.findings import describe_facts
-    from harness.models.probe import probe_model
+    from harness.cli.work import run_until_signal
+    from harness.models.probe import describe_facts, probe_model
     from harness.models.settings import choose_endpoint
     from harness.reports.console import show_waiting
     from harness.runs.config import read_endpoints
@@ -137,11 +133,8 @@ def _probe_model(
     endpoint = choose_endpoint(model, base_url, {} if config is None else read_endpoints(config), api)
     if api_key_env is not None:
         endpoint = endpoint.model_copy(update={"api_key_env": api_key_env})
-    try:
-        with show_waiting(f"asking the server of model {model}"):
-            facts = run_until_signal(probe_model(endpoint))
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    with show_waiting(f"asking the server of model {model}"):
+        facts = run_until_signal(probe_model(endpoint))
     findings = describe_facts(facts)
     if as_json:
         advice = {each.name: each.advice for each in findings if each.advice is not None}

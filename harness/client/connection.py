@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 _MESSAGE_CHARACTERS = 2000
 # The service has not begun the work of a request that it refuses with one of these codes.
 REFUSED_CODES = frozenset({"busy", "too_many_requests", "too_many_bytes", "draining"})
+TOKEN_VARIABLE = "HARNESS_SERVE_TOKEN"
+_CONNECT_SECONDS = 10.0
+# A reply that needs no sandbox comes at once.
+REPLY_SECONDS = 30.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
+_NAME = re.compile(r"[A-Za-z0-9._~-]+")
+_OPEN_SECONDS = 30.0
+_CLOSE_SECONDS = 2.0
 
 
 class ServiceUnreachableError(HarnessError):
@@ -100,14 +108,6 @@ def build_error(refusal: Refusal, name: str) -> HarnessError:
     if refusal.status < 500:
         return UsageError(message)
     return ServiceUnreachableError(f"the service at {name} answered with status {refusal.status}: {message}")
-
-
-TOKEN_VARIABLE = "HARNESS_SERVE_TOKEN"
-_CONNECT_SECONDS = 10.0
-# A reply that needs no sandbox comes at once.
-REPLY_SECONDS = 30.0
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.2, 10.0
-_NAME = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,10 +328,6 @@ async def open_connection(address: Address, *, wait_seconds: float) -> AsyncIter
         connection = Connection(address, http, wait_seconds=wait_seconds)
         await connection.require_same_version()
         yield connection
-
-
-_OPEN_SECONDS = 30.0
-_CLOSE_SECONDS = 2.0
 
 
 @contextlib.asynccontextmanager

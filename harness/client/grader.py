@@ -1,4 +1,4 @@
-"""Grading at a service: one sample, or the submissions of a run in batches."""
+"""Grading at a service: one sample, or the submissions of a run in batches, also by several services."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import itertools
 import json
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,12 +23,26 @@ from harness.environments.python.call_programs import CallTests
 from harness.environments.python.languages import PYTHON
 from harness.environments.python.stdin_programs import StdinTests
 from harness.host.retries import RunStoppedError
-from harness.runs.grading_service import ServiceFacts
+from harness.runs.grading_service import GradingService, ServiceFacts
 
 # The most that a service gives to one request.
 MAX_REQUEST_SECONDS = 600.0
 # As in a run.
 SAMPLE_SECONDS = 180.0
+MAX_BATCH = 64
+# A request whose slow programs are still at work holds its place, so there are more than a service needs.
+MAX_REQUESTS = 32
+# Far below the limit of a service, which also counts the requests of other clients.
+_MAX_BATCH_BYTES = 4 << 20
+# How long submissions gather while other requests are under way.
+_GATHER_SECONDS = 0.02
+_PAUSE_SECONDS = 1.0
+# A submission that came back this often counts as a fault, so that no program can keep a run from its end.
+_MAX_RETURNS = 10
+_LOST = "the connection to the service was lost"
+_RESUME_HINT = "when the service has room, finish the run with run(resume=FOLDER)"
+# A service that was away is tried again after this time, while others work.
+RETRY_SECONDS = 30.0
 
 
 async def grade_sample(connection: Connection, sample: Mapping[str, Any], *, seconds: float) -> Verdict:
@@ -108,20 +122,6 @@ def read_verdict(values: Mapping[str, Any]) -> Verdict:
         metrics=metrics,
         evidence=values["evidence"],
     )
-
-
-MAX_BATCH = 64
-# A request whose slow programs are still at work holds its place, so there are more than a service needs.
-MAX_REQUESTS = 32
-# Far below the limit of a service, which also counts the requests of other clients.
-_MAX_BATCH_BYTES = 4 << 20
-# How long submissions gather while other requests are under way.
-_GATHER_SECONDS = 0.02
-_PAUSE_SECONDS = 1.0
-# A submission that came back this often counts as a fault, so that no program can keep a run from its end.
-_MAX_RETURNS = 10
-_LOST = "the connection to the service was lost"
-_RESUME_HINT = "when the service has room, finish the run with run(resume=FOLDER)"
 
 
 @dataclass(eq=False, slots=True)
@@ -395,10 +395,7 @@ def _fail(samples: Sequence[_Sample], error: Exception) -> None:
 
 @contextlib.asynccontextmanager
 async def open_batch_grader(
-    connection: Connection,
-    benchmark: str,
-    facts: ServiceFacts,
-    check: Callable[[], Awaitable[ServiceFacts]],
+    connection: Connection, benchmark: str, facts: ServiceFacts, check: Callable[[], Awaitable[ServiceFacts]]
 ) -> AsyncIterator[BatchGrader]:
     """Yield the grader of a run. The end of the block ends all requests."""
     grader = BatchGrader(connection, benchmark, facts, check)
@@ -406,3 +403,54 @@ async def open_batch_grader(
         yield grader
     finally:
         await complete(grader.close())
+
+
+class SpreadGrading:
+    """Gives each submission to the service with the fewest under way. Implements `GradingService`.
+
+    A submission whose service fails is graded by another one, because the run retries it.
+    """
+
+    def __init__(self, services: Sequence[GradingService]) -> None:
+        """Grade at `services`. Raises UsageError unless all of them give the same verdicts."""
+        self.facts = services[0].facts
+        self.wait_seconds = max(each.wait_seconds for each in services)
+        if any(each.facts.revision != self.facts.revision for each in services):
+            raise UsageError(
+                "the services have different images, runtimes or data, and one run must not mix two",
+                hint="start all of them with the same version of harness, the same options and the same data",
+            )
+        self._services = list(services)
+        self._under_way: Counter[GradingService] = Counter()
+        self._away_until: dict[GradingService, float] = {}
+
+    async def grade(
+        self, task_id: str, text: str, *, seconds: float, on_begin: Callable[[], None]
+    ) -> Verdict:
+        """Return the verdict on a submission. Arguments and errors are as in `GradingService`."""
+        service = self._choose()
+        self._under_way[service] += 1
+        try:
+            return await service.grade(task_id, text, seconds=seconds, on_begin=on_begin)
+        except RunStoppedError as error:
+            # This service can grade no further submission of the run.
+            if service in self._services:
+                self._services.remove(service)
+            if not self._services:
+                raise
+            raise SandboxError(error.message, outside=True) from error
+        finally:
+            self._under_way[service] -= 1
+
+    async def responds(self) -> bool:
+        """Return whether some service takes requests now. The run asks this after each fault."""
+        services = list(self._services)
+        answers = await asyncio.gather(*(each.responds() for each in services))
+        until = time.monotonic() + RETRY_SECONDS
+        self._away_until = {each: until for each, here in zip(services, answers, strict=True) if not here}
+        return any(answers)
+
+    def _choose(self) -> GradingService:
+        now = time.monotonic()
+        here = [each for each in self._services if self._away_until.get(each, 0.0) <= now]
+        return min(here or self._services, key=self._under_way.__getitem__)

@@ -22,12 +22,12 @@ from harness.client.grader import (
     MAX_REQUEST_SECONDS,
     SAMPLE_SECONDS,
     BatchGrader,
+    SpreadGrading,
     describe_target,
     grade_sample,
     open_batch_grader,
 )
 from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
-from harness.client.spread import SpreadGrading
 from harness.core.errors import UsageError, quote_value, unknown_name
 from harness.core.portal import SyncFace, hold_face
 from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
@@ -35,9 +35,9 @@ from harness.host.local import is_graded_by_text
 from harness.hosts import open_host_sync
 from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
-from harness.runs.planned_run import plan_run
 from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
+from harness.runs.run_starts import plan_run
 from harness.runs.selection import Selection
 from harness.runs.settings import KEYS, RunConfig
 from harness.runs.workspaces import find_needs
@@ -47,12 +47,13 @@ from harness.sandbox.limits import Limits
 from harness.sandbox.snapshots import open_together, require_count
 
 if TYPE_CHECKING:
-    from harness.api import RunAgent, RunResult
-    from harness.runs.progress import RunObserver
     from harness.runs.settings.keywords import RunOptions
 
 
 WAIT_SECONDS = 60.0
+# A request may wait in the queue of the service for as long as its grading may take.
+_MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
+_LOCAL_HINT = "run it on this machine with harness.run"
 
 
 class RemoteHost:
@@ -111,11 +112,7 @@ class RemoteHost:
         async with (
             self._open_connection() as connection,
             open_remote_sandbox(
-                connection,
-                image,
-                limits=limits,
-                terminals=terminals,
-                deadline_seconds=deadline_seconds,
+                connection, image, limits=limits, terminals=terminals, deadline_seconds=deadline_seconds
             ) as sandbox,
         ):
             yield sandbox
@@ -288,11 +285,6 @@ def connect(url: str, *, token: str | None = None, wait_seconds: float = WAIT_SE
     if not 0 <= wait_seconds < math.inf:
         raise UsageError(f"wait_seconds must be a finite number of seconds from 0 on, not {wait_seconds}")
     return RemoteHost(read_address(url, token), float(wait_seconds))
-
-
-# A request may wait in the queue of the service for as long as its grading may take.
-_MOST_SECONDS = int(MAX_REQUEST_SECONDS / 2)
-_LOCAL_HINT = "run it on this machine with harness.run"
 
 
 def refuse_settings(given: Collection[str]) -> None:

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 # The screens that wait for the caller. The program waits once there are more.
 _WAITING_SCREENS = 16
 _MAX_SCREEN_BYTES = 4 << 20
+# A sandbox ends this long after its client has gone.
+_IDLE_SECONDS = 300.0
+_KEEP_ALIVE_SECONDS = 60.0
 
 
 class RemoteTerminal:
@@ -140,11 +143,6 @@ async def open_remote_terminal(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-# A sandbox ends this long after its client has gone.
-_IDLE_SECONDS = 300.0
-_KEEP_ALIVE_SECONDS = 60.0
-
-
 class RemoteSandbox:
     """A sandbox of a service. Make it with `Remote.open`, whose block deletes it at its end.
 
@@ -228,12 +226,7 @@ class RemoteSandbox:
         return request, request["timeout_seconds"]
 
     def terminal(
-        self,
-        argv: Sequence[str] = ("/bin/bash", "--login"),
-        *,
-        rows: int,
-        columns: int,
-        timeout: float,
+        self, argv: Sequence[str] = ("/bin/bash", "--login"), *, rows: int, columns: int, timeout: float
     ) -> contextlib.AbstractAsyncContextManager[RemoteTerminal]:
         """Return a context manager that runs a program on a terminal, as `Sandbox.terminal` does.
 
@@ -344,12 +337,7 @@ async def open_remote_forks(
 
 @contextlib.asynccontextmanager
 async def open_remote_sandbox(
-    connection: Connection,
-    image: str,
-    *,
-    limits: Limits | None,
-    terminals: bool,
-    deadline_seconds: float,
+    connection: Connection, image: str, *, limits: Limits | None, terminals: bool, deadline_seconds: float
 ) -> AsyncIterator[RemoteSandbox]:
     """Yield a new sandbox of a service. The end of the block deletes it.
 

@@ -5,8 +5,8 @@ This module is the only escaper of the host. Use `escape_terminal` for a line of
 them return plain text, which is not markup: hand it to `rich.text.Text` and never to a markup parser. Only
 the result of `quote_markdown` may appear in Markdown, and only the result of `quote_argument` in a command
 that a user may paste. The page of reports and of the viewer gets texts of this module alone and makes text
-nodes of them. `harness/reports/page_text.py` reads some as Markdown, and escapes what an entity in it stands
-for. Code that runs inside a sandbox cannot import this module, so the host escapes everything that it
+nodes of them. `harness/reports/page_values.py` reads some as Markdown, and escapes what an entity in it
+stands for. Code that runs inside a sandbox cannot import this module, so the host escapes everything that it
 receives.
 """
 

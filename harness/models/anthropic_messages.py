@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
 
-from harness.models.chat_completions import (
-    MOST_CALLS,
-    name_call,
-    read_arguments,
-    repair_arguments,
-    repair_name,
-)
 from harness.models.messages import (
     Choice,
     Finish,
+    Generation,
     Message,
     ModelReply,
     ModelRequest,
@@ -31,13 +25,29 @@ from harness.models.messages import (
     keep_unknown,
     read_count,
 )
-from harness.models.server_errors import MalformedReplyError
+from harness.models.wire import (
+    MOST_CALLS,
+    MOST_PARTS,
+    StreamedReply,
+    join_parts,
+    make_reply,
+    mapping,
+    mappings,
+    name_call,
+    read_arguments,
+    read_parts,
+    read_role,
+    repair_arguments,
+    repair_name,
+    short_text,
+)
 
 # A request can do without these. `seed` and `n` do not exist in this API.
 OPTIONAL_PARAMETERS = frozenset({"temperature", "top_p", "stop_sequences", "output_config"})
 # The API has no default for the largest number of tokens. All models of Anthropic that can still be asked
 # allow this one, and its library asks for a stream from 21,334 tokens on.
-DEFAULT_MAX_TOKENS = 16_384
+DEFAULT_MAX_TOKENS: int | None = 16_384
+MISSING_PARAMETERS = frozenset({"seed"})
 # The API refuses an empty message. Agents send one if a program printed nothing.
 NO_CONTENT = "(no content)"
 # The key of `Reasoning.fields` that keeps the blocks of a reply with thoughts, in their order.
@@ -56,61 +66,44 @@ _CALL_FIELDS = frozenset({"type", "id", "name", "input"})
 _INPUT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-def encode_request(
-    request: ModelRequest,
-    *,
-    model: str,
-    left_out: frozenset[str] = frozenset(),
-    replay_reasoning: bool = True,
-) -> dict[str, Any]:
-    """Return the JSON body of a request.
-
-    Args:
-        request: the request. Its `n` and `seed` have no field in this API. Without `max_tokens` it gets
-            DEFAULT_MAX_TOKENS.
-        model: the name of the model at the server.
-        left_out: parameters that the server has refused.
-        replay_reasoning: whether thoughts are sent back.
-    """
-    generation, messages = request.generation, request.messages
-    instructions = [each.text for each in takewhile(lambda each: each.role is Role.SYSTEM, messages)]
-    config: dict[str, Any] = {}
-    if generation.reasoning_effort is not None:
-        config["effort"] = generation.reasoning_effort
-    if request.reply_schema is not None:
-        config["format"] = {"type": "json_schema", "schema": dict(request.reply_schema.schema)}
-    body: dict[str, Any] = {
-        "model": model,
-        "max_tokens": DEFAULT_MAX_TOKENS if generation.max_tokens is None else generation.max_tokens,
-        "system": "\n\n".join(filter(str.strip, instructions)) or None,
-        "messages": _encode_turns(messages[len(instructions) :], replay_reasoning),
+def encode_parameters(generation: Generation, _max_tokens_field: str) -> dict[str, Any]:
+    """Return the parameters of generation, None for each that is not set."""
+    effort = generation.reasoning_effort
+    return {
         "temperature": generation.temperature,
         "top_p": generation.top_p,
+        "max_tokens": generation.max_tokens,
         "stop_sequences": list(generation.stop) or None,
-        "output_config": config or None,
+        "output_config": None if effort is None else {"effort": effort},
     }
+
+
+def encode_request(request: ModelRequest, max_tokens_field: str, replay_reasoning: bool) -> dict[str, Any]:
+    """Return the JSON body of a request. Its `n` and `seed` have no field in this API.
+
+    Without `max_tokens` it gets DEFAULT_MAX_TOKENS.
+    """
+    messages = request.messages
+    instructions = [each.text for each in takewhile(lambda each: each.role is Role.SYSTEM, messages)]
+    body = encode_parameters(request.generation, max_tokens_field)
+    body["max_tokens"] = DEFAULT_MAX_TOKENS if body["max_tokens"] is None else body["max_tokens"]
+    body["system"] = "\n\n".join(filter(str.strip, instructions)) or None
+    body["messages"] = _encode_turns(messages[len(instructions) :], replay_reasoning)
+    if request.reply_schema is not None:
+        form = {"type": "json_schema", "schema": dict(request.reply_schema.schema)}
+        body["output_config"] = {**(body["output_config"] or {}), "format": form}
     if request.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
             for tool in request.tools
         ]
-    return {name: value for name, value in body.items() if value is not None and name not in left_out}
+    return body
 
 
 def decode_reply(raw: Any) -> ModelReply:
     """Return the reply in a server's JSON. Raises MalformedReplyError if it holds no content."""
-    if not isinstance(raw, Mapping):
-        raise MalformedReplyError(f"the reply is a JSON {type(raw).__name__}, not an object")
-    blocks = raw.get("content")
-    if not isinstance(blocks, list):
-        raise MalformedReplyError(f"the reply has no content, only: {', '.join(sorted(map(str, raw)))}")
-    model = raw.get("model")
-    return ModelReply(
-        (_decode_choice([block for block in blocks if isinstance(block, Mapping)], raw),),
-        decode_usage(raw.get("usage")),
-        model if isinstance(model, str) else "",
-        raw,
-    )
+    blocks = list(mappings(read_parts(raw, "content")))
+    return make_reply(raw, (_decode_choice(blocks, raw),), decode_usage(raw.get("usage")))
 
 
 def decode_usage(usage: Any) -> Usage:
@@ -125,14 +118,6 @@ def decode_usage(usage: Any) -> Usage:
         read_count(details.get("thinking_tokens")) if isinstance(details, Mapping) else None,
         others[1],
     )
-
-
-def read_input(text: str) -> Any:
-    """Return the arguments of a call that arrived in pieces: an object, or the text if it is not JSON."""
-    try:
-        return json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        return text
 
 
 def _encode_turns(messages: Iterable[Message], replay_reasoning: bool) -> list[dict[str, Any]]:
@@ -273,3 +258,85 @@ def _read_refusal(raw: Mapping[str, Any]) -> str:
 
 def _read_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def read_conversation(body: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the messages in the JSON of a client's request."""
+    if body.get("system"):
+        yield Message(Role.SYSTEM, join_parts(body["system"]))
+    for each in mappings(body.get("messages")):
+        role = read_role(each)
+        content = each.get("content")
+        blocks = list(mappings(content))
+        for block in blocks:
+            if block.get("type") == "tool_result":
+                call_id = short_text(block.get("tool_use_id"))
+                yield Message(Role.TOOL, join_parts(block.get("content")), tool_call_id=call_id)
+        calls = [
+            ToolCall(
+                short_text(block.get("id")), short_text(block.get("name")), read_arguments(block.get("input"))
+            )
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
+        hidden = ("tool_result", "tool_use", "thinking", "redacted_thinking")
+        shown = [block for block in blocks if block.get("type") not in hidden]
+        if isinstance(content, str) or shown or calls:
+            yield Message(role, join_parts(content if isinstance(content, str) else shown), tuple(calls))
+
+
+class Streamed(StreamedReply):
+    """A streamed reply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._message: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        index = data.get("index")
+        match data.get("type"):
+            case "message_start":
+                message = mapping(data.get("message"))
+                self._message["model"] = message.get("model")
+                self._add_usage(message.get("usage"))
+            case "content_block_start" if isinstance(index, int) and len(self._blocks) < MOST_PARTS:
+                block = mapping(data.get("content_block"))
+                self._blocks[index] = {name: str(block.get(name))[:200] for name in ("type", "id", "name")}
+                self.texts.add((index, "text"), block.get("text"))
+            case "content_block_delta" if isinstance(index, int):
+                delta = mapping(data.get("delta"))
+                for name in ("text", "thinking", "partial_json"):
+                    self.texts.add((index, name), delta.get(name))
+            case "message_delta":
+                self._message["stop_reason"] = mapping(data.get("delta")).get("stop_reason")
+                self._add_usage(data.get("usage"))
+            case "message_stop" | "error":
+                self.is_complete = True
+
+    def _add_usage(self, usage: Any) -> None:
+        self._usage |= {name: value for name, value in mapping(usage).items() if value is not None}
+        self.usage = decode_usage(self._usage)
+
+    def build(self) -> dict[str, Any]:
+        join = self.texts.join
+        content: list[dict[str, Any]] = []
+        for index, block in sorted(self._blocks.items()):
+            match block["type"]:
+                case "text":
+                    content.append({"type": "text", "text": join((index, "text"))})
+                case "thinking":
+                    content.append({"type": "thinking", "thinking": join((index, "thinking"))})
+                case "tool_use":
+                    arguments = _read_input(join((index, "partial_json")))
+                    content.append({**block, "input": arguments})
+        return {**self._message, "content": content, "usage": self._usage}
+
+
+def _read_input(text: str) -> Any:
+    """Return the arguments of a call that arrived in pieces: an object, or the text if it is not JSON."""
+    try:
+        return json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return text

@@ -6,15 +6,13 @@ vLLM and OpenRouter that the comments name.
 
 from __future__ import annotations
 
-import functools
-import json
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from harness.models.messages import (
     Choice,
     Finish,
+    Generation,
     Message,
     ModelReply,
     ModelRequest,
@@ -23,9 +21,25 @@ from harness.models.messages import (
     ToolCall,
     Usage,
     keep_unknown,
-    read_count,
 )
 from harness.models.server_errors import MalformedReplyError
+from harness.models.wire import (
+    MOST_CALLS,
+    MOST_PARTS,
+    StreamedReply,
+    join_parts,
+    make_reply,
+    mapping,
+    mappings,
+    name_call,
+    read_arguments,
+    read_parts,
+    read_role,
+    read_usage,
+    repair_arguments,
+    repair_name,
+    short_text,
+)
 
 # A request can do without these.
 OPTIONAL_PARAMETERS = frozenset(
@@ -41,6 +55,8 @@ OPTIONAL_PARAMETERS = frozenset(
         "response_format",
     }
 )
+MISSING_PARAMETERS: frozenset[str] = frozenset()
+DEFAULT_MAX_TOKENS: int | None = None
 # The fields that servers send reasoning in. vLLM renamed `reasoning_content` to `reasoning`, and OpenRouter
 # sends `reasoning_details`, which it wants back unchanged.
 REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_details")
@@ -60,51 +76,31 @@ _FINISHES = {
     "function_call": Finish.TOOL_CALLS,
     "content_filter": Finish.REFUSAL,
 }
-# Longer ones are parsed again for each request, because all that are remembered stay in memory.
-_SHORT_ARGUMENTS = 10_000
 _THINK_START, _THINK_END = "<think>", "</think>"
-# No useful reply has more calls of tools. The others are dropped, as if the model had not made them.
-MOST_CALLS = 1000
 
 
-def encode_request(
-    request: ModelRequest,
-    *,
-    model: str,
-    max_tokens_field: str,
-    left_out: frozenset[str] = frozenset(),
-    replay_reasoning: bool = True,
-) -> dict[str, Any]:
-    """Return the JSON body of a request.
-
-    Args:
-        request: the request.
-        model: the name of the model at the server.
-        max_tokens_field: `max_tokens` or `max_completion_tokens`.
-        left_out: parameters that the server has refused.
-        replay_reasoning: whether reasoning is sent back in the fields that it came in.
-    """
-    generation = request.generation
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": [_encode_message(message, replay_reasoning) for message in request.messages],
+def encode_parameters(generation: Generation, max_tokens_field: str) -> dict[str, Any]:
+    """Return the parameters of generation, None for each that is not set."""
+    return {
         "temperature": generation.temperature,
         "top_p": generation.top_p,
         max_tokens_field: generation.max_tokens,
         "stop": list(generation.stop) or None,
         "seed": generation.seed,
         "reasoning_effort": generation.reasoning_effort,
+    }
+
+
+def encode_request(request: ModelRequest, max_tokens_field: str, replay_reasoning: bool) -> dict[str, Any]:
+    """Return the JSON body of a request. Reasoning is sent back in the fields that it came in."""
+    body: dict[str, Any] = {
+        "messages": [_encode_message(message, replay_reasoning) for message in request.messages],
+        **encode_parameters(request.generation, max_tokens_field),
         "n": request.n if request.n > 1 else None,
     }
-    if request.reply_schema is not None:
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {
-                "name": request.reply_schema.name,
-                "schema": dict(request.reply_schema.schema),
-                "strict": True,
-            },
-        }
+    if (schema := request.reply_schema) is not None:
+        form = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
     if request.tools:
         body["tools"] = [
             {
@@ -117,57 +113,18 @@ def encode_request(
             }
             for tool in request.tools
         ]
-    return {name: value for name, value in body.items() if value is not None and name not in left_out}
+    return body
 
 
 def decode_reply(raw: Any) -> ModelReply:
     """Return the reply in a server's JSON. Raises MalformedReplyError if it holds no choice."""
-    if not isinstance(raw, Mapping):
-        raise MalformedReplyError(f"the reply is a JSON {type(raw).__name__}, not an object")
-    found = raw.get("choices")
-    if not isinstance(found, list) or not found:
-        raise MalformedReplyError(f"the reply has no choices, only: {', '.join(sorted(map(str, raw)))}")
-    model = raw.get("model")
-    return ModelReply(
-        tuple(_decode_choice(choice) for choice in found),
-        decode_usage(raw.get("usage")),
-        model if isinstance(model, str) else "",
-        raw,
-    )
+    choices = tuple(map(_decode_choice, read_parts(raw, "choices")))
+    return make_reply(raw, choices, decode_usage(raw.get("usage")))
 
 
-def name_call(identity: Any, number: int, taken: Collection[str]) -> str:
-    """Return the id of a call: the server's, unless it sent none or has used it for another call.
-
-    Two calls with one id would make the next request invalid, and the agent is not to blame for that.
-    """
-    name = identity if isinstance(identity, str) and identity else f"call_{number}"
-    while name in taken:
-        name = f"{name}_{number}"
-    return name
-
-
-def read_arguments(arguments: Any) -> str:
-    """Return the arguments of a call as text.
-
-    llama.cpp may send an object, and others send null for a tool without arguments.
-    """
-    if isinstance(arguments, str):
-        return arguments
-    return json.dumps({} if arguments is None else arguments)
-
-
-def repair_arguments(arguments: str) -> str:
-    """Return arguments that a server takes back: as they are, or an empty object if they are not JSON.
-
-    llama.cpp answers 500 to every later request with arguments that are not JSON.
-    """
-    return arguments if _is_object(arguments) else "{}"
-
-
-def repair_name(name: str) -> str:
-    """Return a name of a tool that a server takes back, because OpenAI refuses all others."""
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
+def decode_usage(usage: Any) -> Usage:
+    """Return the usage in a server's JSON, with None for each number that it lacks."""
+    return read_usage(usage, "prompt", "completion")
 
 
 def _encode_call(call: ToolCall) -> dict[str, Any]:
@@ -290,35 +247,78 @@ def _decode_calls(calls: Any) -> tuple[ToolCall, ...]:
     return tuple(decoded.values())
 
 
-def decode_usage(usage: Any) -> Usage:
-    """Return the usage in a server\'s JSON, with None for each number that it lacks."""
-    if not isinstance(usage, Mapping):
-        return Usage()
-    output, prompt = usage.get("completion_tokens_details"), usage.get("prompt_tokens_details")
-    return Usage(
-        read_count(usage.get("prompt_tokens")),
-        read_count(usage.get("completion_tokens")),
-        read_count(output.get("reasoning_tokens")) if isinstance(output, Mapping) else None,
-        read_count(prompt.get("cached_tokens")) if isinstance(prompt, Mapping) else None,
-    )
+def read_conversation(body: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the messages in the JSON of a client's request."""
+    for each in mappings(body.get("messages")):
+        calls = [
+            ToolCall(
+                short_text(call.get("id")),
+                short_text(mapping(call.get("function") or call.get("custom")).get("name")),
+                read_arguments(
+                    mapping(call.get("function")).get("arguments", mapping(call.get("custom")).get("input"))
+                ),
+            )
+            for call in mappings(each.get("tool_calls"))
+        ]
+        role = read_role(each)
+        call_id = short_text(each.get("tool_call_id")) if role is Role.TOOL else None
+        yield Message(role, join_parts(each.get("content")), tuple(calls), call_id)
 
 
-def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object. Each request repeats the calls of the whole conversation."""
-    return _is_short_object(text) if len(text) <= _SHORT_ARGUMENTS else _parses_as_object(text)
+class Streamed(StreamedReply):
+    """A streamed reply."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: dict[int, dict[str, str]] = {}
+        self._finish: str | None = None
+        self._usage: Any = None
+        self._model = ""
 
-@functools.lru_cache(maxsize=4096)
-def _is_short_object(text: str) -> bool:
-    return _parses_as_object(text)
+    def add(self, data: Mapping[str, Any]) -> None:
+        if isinstance(data.get("usage"), Mapping):
+            self._usage = data["usage"]
+            self.usage = decode_usage(self._usage)
+        if isinstance(data.get("model"), str):
+            self._model = data["model"][:200]
+        choice = next(mappings(data.get("choices")), {})
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and finish:
+            self._finish, self.is_complete = finish[:100], True
+        delta = mapping(choice.get("delta"))
+        for name in ("content", "refusal", "reasoning", "reasoning_content"):
+            self.texts.add(name, delta.get(name))
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            self._add_call(mapping(call))
 
+    def _add_call(self, call: Mapping[str, Any]) -> None:
+        index, function = call.get("index", 0), mapping(call.get("function"))
+        if not isinstance(index, int) or (index not in self._calls and len(self._calls) >= MOST_PARTS):
+            return
+        known = self._calls.setdefault(index, {"id": "", "name": ""})
+        for name, value in (("id", call.get("id")), ("name", function.get("name"))):
+            if isinstance(value, str) and not known[name]:
+                known[name] = value[:200]
+        self.texts.add(index, function.get("arguments"))
 
-def _parses_as_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text, parse_constant=_refuse), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+    def build(self) -> dict[str, Any]:
+        join = self.texts.join
+        message: dict[str, Any] = {"role": "assistant", "content": join("content") or None}
+        for name in ("refusal", "reasoning", "reasoning_content"):
+            if join(name):
+                message[name] = join(name)
+        if self._calls:
+            message["tool_calls"] = [
+                {
+                    "id": call["id"],
+                    "type": "function",
+                    "function": {"name": call["name"], "arguments": join(index)},
+                }
+                for index, call in sorted(self._calls.items())
+            ]
+        reply: dict[str, Any] = {
+            "model": self._model,
+            "choices": [{"index": 0, "message": message, "finish_reason": self._finish}],
+        }
+        return reply if self._usage is None else {**reply, "usage": self._usage}

@@ -14,16 +14,15 @@ from typing import Any, Generic, TypeVar
 
 from harness.core.logger import get_logger
 from harness.core.text import escape_terminal
-from harness.models.addresses import PAGE, describe_proxy, list_likely_urls
 from harness.models.codecs import (
-    OPTIONAL_PARAMETERS,
+    CODECS,
     Dialect,
     decode_reply,
     encode_request,
     find_refused_extra,
     find_refused_reasoning,
 )
-from harness.models.concurrency import AdaptiveLimit
+from harness.models.concurrency import AdaptiveLimit, Outage
 from harness.models.connection import (
     Connection,
     ErrorReply,
@@ -32,9 +31,8 @@ from harness.models.connection import (
     open_connection,
     read_message,
 )
-from harness.models.endpoint import OPENAI_URL, Api, Endpoint
+from harness.models.endpoint import OPENAI_URL, PAGE, Api, Endpoint, describe_proxy, list_likely_urls
 from harness.models.messages import ModelReply, ModelRequest
-from harness.models.outages import Outage
 from harness.models.server_errors import (
     ContextTooLongError,
     ErrorKind,
@@ -423,7 +421,7 @@ class ModelClient:
 
         Return None if the error names no part that a request can do without.
         """
-        optional = body.keys() & OPTIONAL_PARAMETERS[self.endpoint.api]
+        optional = body.keys() & CODECS[self.endpoint.api].OPTIONAL_PARAMETERS
         refused = find_refused_parameter(error.body, str(error), optional)
         if refused is not None:
             self._dialect = self._dialect.refuse(refused, request)

@@ -6,12 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from harness.models import anthropic_messages, chat_completions, responses
 from harness.models.endpoint import Api
-from harness.models.messages import Generation, ModelReply, ModelRequest, drop_extra
+from harness.models.messages import Generation, Message, ModelReply, ModelRequest, drop_extra
 from harness.models.server_errors import MalformedReplyError
+from harness.models.wire import StreamedReply
 
 MAX_TOKENS_FIELDS = ("max_tokens", "max_completion_tokens")
 # An agent may choose another value for each request. If a server has refused this many values of one
@@ -23,6 +24,20 @@ _GENERATION_NAMES = {
     "reasoning": "reasoning_effort",
     "stop_sequences": "stop",
     "output_config": "reasoning_effort",
+}
+# The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
+# values are not counted with the reply's. No model writes as much.
+MAX_CHARACTERS = 2 * 1024 * 1024
+# Sources: OpenAI's "The encrypted content ... could not be verified" and "Item with id 'rs_...' not found".
+_REFUSED_ITEM = re.compile(r"encrypted.content|'rs_|reasoning", re.IGNORECASE)
+# Sources: Anthropic's "Invalid `signature` in `thinking` block" and "`thinking` or `redacted_thinking` blocks
+# in the latest assistant message cannot be modified", and the place that a validation error names.
+_REFUSED_THINKING = re.compile(r"signature|thinking\W{0,2} blocks?|content\.\d+\.(redacted_)?thinking")
+_MISSING_FIELD = re.compile(r"\b(missing|required|must have)\b", re.IGNORECASE)
+CODECS: Mapping[Api, Codec] = {
+    "chat": chat_completions,
+    "responses": responses,
+    "messages": anthropic_messages,
 }
 
 
@@ -93,33 +108,32 @@ def _find_other(field: str) -> str:
     return second if field == first else first
 
 
-# The most characters of a reply's text and of the arguments of its calls together. Both may hold JSON, whose
-# values are not counted with the reply's. No model writes as much.
-MAX_CHARACTERS = 2 * 1024 * 1024
-# The parameters without which a request still means the same.
-OPTIONAL_PARAMETERS: Mapping[Api, frozenset[str]] = {
-    "chat": chat_completions.OPTIONAL_PARAMETERS,
-    "responses": responses.OPTIONAL_PARAMETERS,
-    "messages": anthropic_messages.OPTIONAL_PARAMETERS,
-}
-# The bound of a reply that is sent without a setting, where an API requires one.
-DEFAULT_MAX_TOKENS: Mapping[Api, int | None] = {
-    "chat": None,
-    "responses": None,
-    "messages": anthropic_messages.DEFAULT_MAX_TOKENS,
-}
-# The parameters of generation that an API has no field for.
-_MISSING: Mapping[Api, frozenset[str]] = {
-    "chat": frozenset(),
-    "responses": frozenset({"stop", "seed"}),
-    "messages": frozenset({"seed"}),
-}
-# Sources: OpenAI's "The encrypted content ... could not be verified" and "Item with id 'rs_...' not found".
-_REFUSED_ITEM = re.compile(r"encrypted.content|'rs_|reasoning", re.IGNORECASE)
-# Sources: Anthropic's "Invalid `signature` in `thinking` block" and "`thinking` or `redacted_thinking` blocks
-# in the latest assistant message cannot be modified", and the place that a validation error names.
-_REFUSED_THINKING = re.compile(r"signature|thinking\W{0,2} blocks?|content\.\d+\.(redacted_)?thinking")
-_MISSING_FIELD = re.compile(r"\b(missing|required|must have)\b", re.IGNORECASE)
+class Codec(Protocol):
+    """The module of an API."""
+
+    # The parameters without which a request still means the same.
+    OPTIONAL_PARAMETERS: frozenset[str]
+    # The parameters of generation that the API has no field for.
+    MISSING_PARAMETERS: frozenset[str]
+    # The bound of a reply that is sent without a setting, if the API requires one.
+    DEFAULT_MAX_TOKENS: int | None
+
+    def encode_parameters(self, generation: Generation, max_tokens_field: str, /) -> dict[str, Any]:
+        """Return the parameters of generation, None for each that is not set."""
+
+    def encode_request(
+        self, request: ModelRequest, max_tokens_field: str, replay_reasoning: bool, /
+    ) -> dict[str, Any]:
+        """Return the JSON body of a request but for its model. A field that is None is not sent."""
+
+    def decode_reply(self, raw: Any, /) -> ModelReply:
+        """Return the reply in a server's JSON. Raises MalformedReplyError."""
+
+    def Streamed(self) -> StreamedReply:
+        """Return a streamed reply before its first event."""
+
+    def read_conversation(self, body: Mapping[str, Any], /) -> Iterator[Message]:
+        """Yield the messages in the JSON of a client's request."""
 
 
 def encode_request(api: Api, request: ModelRequest, *, model: str, dialect: Dialect) -> dict[str, Any]:
@@ -131,35 +145,16 @@ def encode_request(api: Api, request: ModelRequest, *, model: str, dialect: Dial
         model: the name of the model at the server.
         dialect: the form of the protocol that the server has shown.
     """
-    left_out, replays = dialect.find_left_out(request), dialect.replays_reasoning
+    left_out, field = dialect.find_left_out(request), dialect.choose_max_tokens_field(request)
     if not dialect.replays_extra:
         request = replace(request, messages=tuple(map(drop_extra, request.messages)))
-    match api:
-        case "chat":
-            return chat_completions.encode_request(
-                request,
-                model=model,
-                max_tokens_field=dialect.choose_max_tokens_field(request),
-                left_out=left_out,
-                replay_reasoning=replays,
-            )
-        case "responses":
-            return responses.encode_request(request, model=model, left_out=left_out, replay_reasoning=replays)
-        case "messages":
-            return anthropic_messages.encode_request(
-                request, model=model, left_out=left_out, replay_reasoning=replays
-            )
+    body = {"model": model, **CODECS[api].encode_request(request, field, dialect.replays_reasoning)}
+    return {name: value for name, value in body.items() if value is not None and name not in left_out}
 
 
 def decode_reply(api: Api, raw: Any) -> ModelReply:
     """Return the reply in a server's JSON. Raises MalformedReplyError."""
-    match api:
-        case "chat":
-            reply = chat_completions.decode_reply(raw)
-        case "responses":
-            reply = responses.decode_reply(raw)
-        case "messages":
-            reply = anthropic_messages.decode_reply(raw)
+    reply = CODECS[api].decode_reply(raw)
     for choice in reply.choices:
         message = choice.message
         if len(message.text) + sum(len(call.arguments) for call in message.tool_calls) > MAX_CHARACTERS:
@@ -175,7 +170,7 @@ def list_unsent_parameters(
     `own` are the names of those that an agent has chosen itself.
     """
     refused = dialect.list_refused_parameters(ModelRequest((), generation=generation, own_parameters=own))
-    return sorted(generation.as_values().keys() & (_MISSING[api] | refused))
+    return sorted(generation.as_values().keys() & (CODECS[api].MISSING_PARAMETERS | refused))
 
 
 def find_refused_reasoning(message: str, body: Mapping[str, Any]) -> str | None:

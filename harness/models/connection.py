@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from harness.core.errors import UsageError, describe_installation
-from harness.models.addresses import PAGE, describe_page, describe_proxy
-from harness.models.endpoint import Api, Endpoint, read_key
+from harness.models.endpoint import PAGE, Api, Endpoint, describe_page, describe_proxy, read_key
 from harness.models.messages import map_texts, read_server_json
 from harness.models.server_errors import MalformedReplyError, PageReplyError
 from harness.models.settings import HiddenKey

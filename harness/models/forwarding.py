@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.models.client import ModelClient, raise_error_inside
-from harness.models.codecs import decode_reply
+from harness.models.codecs import CODECS, decode_reply
 from harness.models.connection import NoReplyError, OpenReply, make_malformed
 from harness.models.endpoint import Api
 from harness.models.messages import Finish, ModelReply, Usage, map_texts, read_server_json
@@ -20,11 +20,10 @@ from harness.models.streamed_replies import (
     Event,
     EventReader,
     ReplyTooLongError,
-    StreamedReply,
-    begin_streamed_reply,
     decode_event,
     receive_reply,
 )
+from harness.models.wire import StreamedReply
 
 # The bytes of text for each token of a reply that was cut off before the server counted its tokens. Source:
 # programs and JSON in the tokenizers of several models.
@@ -84,7 +83,7 @@ class Passage:
         if kind != STREAM_TYPE:
             raise MalformedReplyError(f"the server answered a request for a stream with '{kind[:100]}'")
         events = self._read_events(reply, self.client.endpoint.try_seconds)
-        streamed = self.streamed = begin_streamed_reply(self.api)
+        streamed = self.streamed = CODECS[self.api].Streamed()
         first = await anext(events, None)
         if first is None:
             raise MalformedReplyError("the stream has no event")
@@ -94,7 +93,7 @@ class Passage:
     def read_kept(self, content: bytes) -> AsyncGenerator[bytes, None]:
         """Return the pieces of a reply from the cache. Raises MalformedReplyError if it is damaged."""
         if self.is_stream:
-            streamed, reader = begin_streamed_reply(self.api), EventReader()
+            streamed, reader = CODECS[self.api].Streamed(), EventReader()
             for raw in (*reader.read(content), *reader.end()):
                 event = raw.decode(self.client.hide_key)
                 if isinstance(event.data, dict):
@@ -134,7 +133,7 @@ class Passage:
 
     def _count_text_bytes(self) -> int:
         if self.streamed is not None:
-            return self.streamed.text_bytes
+            return self.streamed.texts.bytes
         if self.whole is None:
             return 0
         message = self.whole.choices[0].message

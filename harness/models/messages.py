@@ -11,6 +11,9 @@ from typing import Any
 
 from harness.core.tools import Tool
 
+# No request has more tokens, and no sum of such counts is too large for a float or for a record.
+MOST_TOKENS = 10**12
+
 
 class Role(StrEnum):
     """The author of a message."""
@@ -163,8 +166,6 @@ class Usage:
 
 
 NO_USAGE = Usage(0, 0, 0, 0)
-# No request has more tokens, and no sum of such counts is too large for a float or for a record.
-MOST_TOKENS = 10**12
 
 
 @dataclass(frozen=True, slots=True)

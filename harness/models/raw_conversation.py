@@ -1,4 +1,4 @@
-"""The conversation in a request of a client, as the transcript shows it.
+"""The conversation of an attempt in its transcript, and the requests that a client has written itself.
 
 The client may send anything. A value that is not text of a known form is named by its type or left out.
 """
@@ -9,96 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.models import codecs
-from harness.models.chat_completions import read_arguments
-from harness.models.codecs import Dialect
+from harness.core.types import Transcript
+from harness.models.codecs import CODECS, Dialect
 from harness.models.endpoint import Api
-from harness.models.messages import Generation, Message, ModelRequest, Role, ToolCall, ToolSchema
-
-_ROLES = {
-    "system": Role.SYSTEM,
-    "developer": Role.SYSTEM,
-    "assistant": Role.ASSISTANT,
-    "tool": Role.TOOL,
-    "function": Role.TOOL,
-}
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, ToolSchema, Usage
+from harness.models.settings import describe_message, describe_reply, describe_tool
 
 
 def read_conversation(api: Api, body: Mapping[str, Any]) -> tuple[Message, ...]:
     """Return the messages in the JSON of a request."""
-    match api:
-        case "chat":
-            found = _read_completion(body)
-        case "responses":
-            found = _read_response(body)
-        case "messages":
-            found = _read_messages(body)
-    return tuple(_join_assistant(found))
-
-
-def drop_reasoning(message: Message) -> Message:
-    """Return a message as a later request repeats it, because few clients send the reasoning back."""
-    return Message(message.role, message.text, message.tool_calls, message.tool_call_id)
-
-
-def _read_completion(body: Mapping[str, Any]) -> Iterator[Message]:
-    for each in _mappings(body.get("messages")):
-        calls = [
-            ToolCall(
-                _text(call.get("id")),
-                _text(_mapping(call.get("function") or call.get("custom")).get("name")),
-                read_arguments(
-                    _mapping(call.get("function")).get("arguments", _mapping(call.get("custom")).get("input"))
-                ),
-            )
-            for call in _mappings(each.get("tool_calls"))
-        ]
-        role = _ROLES.get(_text(each.get("role")), Role.USER)
-        call_id = _text(each.get("tool_call_id")) if role is Role.TOOL else None
-        yield Message(role, _join_parts(each.get("content")), tuple(calls), call_id)
-
-
-def _read_response(body: Mapping[str, Any]) -> Iterator[Message]:
-    if isinstance(body.get("instructions"), str):
-        yield Message(Role.SYSTEM, body["instructions"])
-    if isinstance(body.get("input"), str):
-        yield Message(Role.USER, body["input"])
-    for item in _mappings(body.get("input")):
-        kind = _text(item.get("type")) or "message"
-        if kind == "message":
-            yield Message(_ROLES.get(_text(item.get("role")), Role.USER), _join_parts(item.get("content")))
-        elif kind in _CALLS:
-            arguments = read_arguments(item.get(_CALLS[kind]))
-            call = ToolCall(_text(item.get("call_id")), _text(item.get("name")), arguments)
-            yield Message(Role.ASSISTANT, tool_calls=(call,))
-        elif kind.endswith("_output"):
-            call_id = _text(item.get("call_id"))
-            yield Message(Role.TOOL, _join_parts(item.get("output")), tool_call_id=call_id)
-        elif kind != "reasoning":
-            yield Message(Role.ASSISTANT, f"[{kind}]")
-
-
-def _read_messages(body: Mapping[str, Any]) -> Iterator[Message]:
-    if body.get("system"):
-        yield Message(Role.SYSTEM, _join_parts(body["system"]))
-    for each in _mappings(body.get("messages")):
-        role = _ROLES.get(_text(each.get("role")), Role.USER)
-        content = each.get("content")
-        blocks = list(_mappings(content))
-        for block in blocks:
-            if block.get("type") == "tool_result":
-                call_id = _text(block.get("tool_use_id"))
-                yield Message(Role.TOOL, _join_parts(block.get("content")), tool_call_id=call_id)
-        calls = [
-            ToolCall(_text(block.get("id")), _text(block.get("name")), read_arguments(block.get("input")))
-            for block in blocks
-            if block.get("type") == "tool_use"
-        ]
-        hidden = ("tool_result", "tool_use", "thinking", "redacted_thinking")
-        shown = [block for block in blocks if block.get("type") not in hidden]
-        if isinstance(content, str) or shown or calls:
-            yield Message(role, _join_parts(content if isinstance(content, str) else shown), tuple(calls))
+    return tuple(_join_assistant(CODECS[api].read_conversation(body)))
 
 
 def _join_assistant(messages: Iterator[Message]) -> Iterator[Message]:
@@ -118,36 +38,9 @@ def _join_assistant(messages: Iterator[Message]) -> Iterator[Message]:
         yield pending
 
 
-def _join_parts(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts = []
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, str):
-            parts.append(part)
-            continue
-        text = _mapping(part).get("text", _mapping(part).get("refusal"))
-        parts.append(text if isinstance(text, str) else f"[{_text(_mapping(part).get('type')) or 'part'}]")
-    return "".join(parts)
-
-
-def _mappings(values: Any) -> Iterator[Mapping[str, Any]]:
-    return (value for value in values if isinstance(value, Mapping)) if isinstance(values, list) else iter(())
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Any) -> str:
-    return value[:200] if isinstance(value, str) else ""
-
-
-# The parameters that a server may refuse, and without which a request still means the same.
-OPTIONAL_PARAMETERS: Mapping[Api, frozenset[str]] = {
-    **codecs.OPTIONAL_PARAMETERS,
-    "chat": codecs.OPTIONAL_PARAMETERS["chat"] | {"stream_options"},
-}
+def list_optional_parameters(api: Api) -> frozenset[str]:
+    """Return the parameters that a server may refuse, and without which a request still means the same."""
+    return CODECS[api].OPTIONAL_PARAMETERS | ({"stream_options"} if api == "chat" else set())
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +84,9 @@ def encode_raw_request(
         extra: the fields of the endpoint.
     """
     shown = ModelRequest((), generation=generation, own_parameters=own)
-    parameters = _encode_parameters(request, generation, dialect.choose_max_tokens_field(shown))
+    field = dialect.choose_max_tokens_field(shown)
+    found = CODECS[request.api].encode_parameters(generation, field)
+    parameters = {name: value for name, value in found.items() if value is not None}
     left_out = dialect.find_left_out(shown)
     body = {**request.body, **_merge(request.body, parameters)}
     if request.is_stream:
@@ -203,24 +98,6 @@ def encode_raw_request(
     return {**body, **extra, "model": model}
 
 
-def _encode_parameters(request: RawRequest, generation: Generation, max_tokens_field: str) -> dict[str, Any]:
-    bound, effort = generation.max_tokens, generation.reasoning_effort
-    values: dict[str, Any] = {"temperature": generation.temperature, "top_p": generation.top_p}
-    stop = list(generation.stop) or None
-    match request.api:
-        case "chat":
-            values |= {max_tokens_field: bound, "stop": stop, "seed": generation.seed}
-            values["reasoning_effort"] = effort
-        case "responses":
-            # The API has neither `stop` nor `seed`.
-            values |= {"max_output_tokens": bound, "store": False}
-            values["reasoning"] = None if effort is None else {"effort": effort}
-        case "messages":
-            values |= {"max_tokens": bound, "stop_sequences": stop}
-            values["output_config"] = None if effort is None else {"effort": effort}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _merge(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters, each joined with the field of the same name that holds more than a parameter."""
     return {
@@ -229,3 +106,74 @@ def _merge(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, 
         else value
         for name, value in parameters.items()
     }
+
+
+class ConversationLog:
+    """Writes the requests of a conversation, each without the messages that an earlier entry holds."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+        # The messages of the last request with its reply, and the input tokens that the server counted.
+        self._last: tuple[Message, ...] = ()
+        self._last_input: int | None = None
+
+    def write(self, number: int, request: ModelRequest, reply: ModelReply, notes: Mapping[str, Any]) -> bool:
+        """Write a request with its reply, and return whether the server has cut the context.
+
+        Args:
+            number: the number of the request, from 1.
+            request: the request.
+            reply: its reply.
+            notes: further fields of the entry.
+        """
+        sent, known = request.messages, len(self._last)
+        continues = sent[:known] == self._last
+        is_cut = self._note_truncation(reply.usage, has_grown=continues and len(sent) > known > 0)
+        entry: dict[str, Any] = {
+            "kind": "model",
+            "request": number,
+            "messages": [describe_message(each) for each in (sent[known:] if continues else sent)],
+            "reply": describe_reply(reply),
+            "usage": None if reply.usage == Usage() else reply.usage.as_values(),
+            "seconds": round(reply.seconds, 4),
+            "waiting_seconds": round(reply.waiting_seconds, 4),
+            "retries": reply.retries,
+            "cached": reply.is_cached,
+            **notes,
+        }
+        if number == 1:
+            entry["parameters"] = request.generation.as_values()
+            if reply.shared is not None:
+                entry["n"], entry["parameters"]["seed"] = reply.shared.n, reply.shared.seed
+            entry["tools"] = [tool.name for tool in request.tools]
+            if request.tools:
+                entry["tool_definitions"] = [describe_tool(tool) for tool in request.tools]
+        if not continues:
+            # The agent has changed earlier messages, so the entry holds all of them.
+            entry["changed"] = True
+        self._last = (*sent, reply.choices[0].message)
+        self._transcript.write(entry)
+        return is_cut
+
+    def drop_last_reasoning(self) -> None:
+        """Expect the last reply without its reasoning in the next request, as programs send it back."""
+        *before, last = self._last
+        self._last = (*before, _drop_reasoning(last))
+
+    def _note_truncation(self, usage: Usage, *, has_grown: bool) -> bool:
+        """Note a server that cuts the context silently: its input tokens shrink while the messages grow.
+
+        Ollama does so. Source: its `num_ctx`, which is 4,096 tokens by default.
+        """
+        before, now = self._last_input, usage.input_tokens
+        self._last_input = now
+        if not has_grown or before is None or now is None or now >= before:
+            return False
+        text = f"the server cut the context: {now} input tokens after {before}, although it grew"
+        self._transcript.write({"kind": "context", "text": text})
+        return True
+
+
+def _drop_reasoning(message: Message) -> Message:
+    """Return a message as a later request repeats it, because few clients send the reasoning back."""
+    return Message(message.role, message.text, message.tool_calls, message.tool_call_id)

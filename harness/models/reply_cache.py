@@ -31,6 +31,10 @@ from harness.models.messages import (
 )
 from harness.models.server_errors import MalformedReplyError
 
+_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
+_TOOLS: TypeAdapter[list[ToolSchema]] = TypeAdapter(list[ToolSchema])
+_GENERATION: TypeAdapter[Generation] = TypeAdapter(Generation)
+
 
 class ReplyCache:
     """Replies in one file each, named by a hash of the whole request. Processes may share a folder."""
@@ -99,11 +103,6 @@ def describe_request(value: Any) -> str:
 def _list_fields(value: Any) -> dict[str, Any]:
     # `asdict` would copy the whole conversation.
     return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
-
-
-_MESSAGE: TypeAdapter[Message] = TypeAdapter(Message)
-_TOOLS: TypeAdapter[list[ToolSchema]] = TypeAdapter(list[ToolSchema])
-_GENERATION: TypeAdapter[Generation] = TypeAdapter(Generation)
 
 
 def copy_messages(messages: Sequence[Message]) -> list[Message]:

@@ -8,16 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from harness.models.chat_completions import (
-    MOST_CALLS,
-    name_call,
-    read_arguments,
-    repair_arguments,
-    repair_name,
-)
 from harness.models.messages import (
     Choice,
     Finish,
+    Generation,
     Message,
     ModelReply,
     ModelRequest,
@@ -26,9 +20,24 @@ from harness.models.messages import (
     ToolCall,
     Usage,
     keep_unknown,
-    read_count,
 )
 from harness.models.server_errors import MalformedReplyError
+from harness.models.wire import (
+    MOST_CALLS,
+    StreamedReply,
+    join_parts,
+    make_reply,
+    mapping,
+    mappings,
+    name_call,
+    read_arguments,
+    read_parts,
+    read_role,
+    read_usage,
+    repair_arguments,
+    repair_name,
+    short_text,
+)
 
 # A request can do without these. `stop`, `seed` and `n` do not exist in this API.
 OPTIONAL_PARAMETERS = frozenset(
@@ -43,59 +52,50 @@ OPTIONAL_PARAMETERS = frozenset(
         "text",
     }
 )
+MISSING_PARAMETERS = frozenset({"stop", "seed"})
+DEFAULT_MAX_TOKENS: int | None = None
 # The fields that this codec reads, and those that only describe a reply.
 _MESSAGE_FIELDS = frozenset({"type", "id", "role", "status", "content"})
 _CALL_FIELDS = frozenset({"type", "id", "status", "call_id", "name", "arguments"})
 # The reason of a reply that a broken connection ended.
-ENDED_EARLY = "the stream ended early"
+_ENDED_EARLY = "the stream ended early"
 # The key of `Reasoning.fields` that keeps the server's items, each with the item that it precedes.
 _ITEMS = "reasoning_items"
 # The place of a reasoning item before the text of the message. Other places are the ids of calls.
 _BEFORE_TEXT = ""
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
-def encode_request(
-    request: ModelRequest,
-    *,
-    model: str,
-    left_out: frozenset[str] = frozenset(),
-    replay_reasoning: bool = True,
-) -> dict[str, Any]:
-    """Return the JSON body of a request.
+def encode_parameters(generation: Generation, _max_tokens_field: str) -> dict[str, Any]:
+    """Return the parameters of generation, None for each that is not set. The server keeps nothing."""
+    effort = generation.reasoning_effort
+    return {
+        "temperature": generation.temperature,
+        "top_p": generation.top_p,
+        "max_output_tokens": generation.max_tokens,
+        "store": False,
+        "reasoning": None if effort is None else {"effort": effort},
+    }
 
-    Args:
-        request: the request. Its `n`, `stop` and `seed` have no field in this API.
-        model: the name of the model at the server.
-        left_out: parameters that the server has refused.
-        replay_reasoning: whether reasoning items are sent back.
-    """
-    generation, messages = request.generation, request.messages
+
+def encode_request(request: ModelRequest, max_tokens_field: str, replay_reasoning: bool) -> dict[str, Any]:
+    """Return the JSON body of a request. Its `n`, `stop` and `seed` have no field in this API."""
+    messages = request.messages
     instructions = messages[0].text if messages and messages[0].role is Role.SYSTEM else None
     body: dict[str, Any] = {
-        "model": model,
         "instructions": instructions,
         "input": [
             item
             for message in (messages if instructions is None else messages[1:])
             for item in _encode_message(message, replay_reasoning)
         ],
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
-        "max_output_tokens": generation.max_tokens,
-        "reasoning": None if generation.reasoning_effort is None else {"effort": generation.reasoning_effort},
+        **encode_parameters(request.generation, max_tokens_field),
         # The server keeps nothing, so it must send reasoning in a form that can be sent back.
-        "store": False,
         "include": ["reasoning.encrypted_content"],
     }
-    if request.reply_schema is not None:
-        body["text"] = {
-            "format": {
-                "type": "json_schema",
-                "name": request.reply_schema.name,
-                "schema": dict(request.reply_schema.schema),
-                "strict": True,
-            }
-        }
+    if (schema := request.reply_schema) is not None:
+        form = {"name": schema.name, "schema": dict(schema.schema), "strict": True}
+        body["text"] = {"format": {"type": "json_schema", **form}}
     if request.tools:
         body["tools"] = [
             {
@@ -108,35 +108,26 @@ def encode_request(
             }
             for tool in request.tools
         ]
-    return {name: value for name, value in body.items() if value is not None and name not in left_out}
+    return body
 
 
 def decode_reply(raw: Any) -> ModelReply:
     """Return the reply in a server's JSON. Raises MalformedReplyError if it holds no output."""
-    if not isinstance(raw, Mapping):
-        raise MalformedReplyError(f"the reply is a JSON {type(raw).__name__}, not an object")
-    items = raw.get("output")
-    if not isinstance(items, list):
-        raise MalformedReplyError(f"the reply has no output, only: {', '.join(sorted(map(str, raw)))}")
+    items = list(mappings(read_parts(raw, "output")))
     status = raw.get("status")
     if status in ("failed", "cancelled", "queued", "in_progress"):
         raise MalformedReplyError(f"the status of the reply is {status}")
-    model = raw.get("model")
-    return ModelReply(
-        (_decode_choice([item for item in items if isinstance(item, Mapping)], raw),),
-        decode_usage(raw.get("usage")),
-        model if isinstance(model, str) else "",
-        raw,
-    )
+    return make_reply(raw, (_decode_choice(items, raw),), decode_usage(raw.get("usage")))
+
+
+def decode_usage(usage: Any) -> Usage:
+    """Return the usage in a server's JSON, with None for each number that it lacks."""
+    return read_usage(usage, "input", "output")
 
 
 def _encode_message(message: Message, replay_reasoning: bool) -> Iterator[dict[str, Any]]:
     if message.role is Role.TOOL:
-        yield {
-            "type": "function_call_output",
-            "call_id": message.tool_call_id or "",
-            "output": message.text,
-        }
+        yield {"type": "function_call_output", "call_id": message.tool_call_id or "", "output": message.text}
         return
     thoughts = _list_replayed(message) if replay_reasoning else []
     yield from (thought["item"] for thought in thoughts if thought["before"] == _BEFORE_TEXT)
@@ -204,7 +195,7 @@ def _decode_finish(raw: Mapping[str, Any], refusals: list[str], has_calls: bool)
     reason = details.get("reason") if isinstance(details, Mapping) else None
     if reason == "content_filter":
         return Finish.REFUSAL, "a content filter removed the answer"
-    if reason != ENDED_EARLY and (reason is not None or raw.get("status") == "incomplete"):
+    if reason != _ENDED_EARLY and (reason is not None or raw.get("status") == "incomplete"):
         return Finish.LENGTH, None
     return (Finish.TOOL_CALLS if has_calls else Finish.STOP), None
 
@@ -241,14 +232,52 @@ def _read_texts(parts: Any, name: str = "text") -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
-def decode_usage(usage: Any) -> Usage:
-    """Return the usage in a server\'s JSON, with None for each number that it lacks."""
-    if not isinstance(usage, Mapping):
-        return Usage()
-    output, prompt = usage.get("output_tokens_details"), usage.get("input_tokens_details")
-    return Usage(
-        read_count(usage.get("input_tokens")),
-        read_count(usage.get("output_tokens")),
-        read_count(output.get("reasoning_tokens")) if isinstance(output, Mapping) else None,
-        read_count(prompt.get("cached_tokens")) if isinstance(prompt, Mapping) else None,
-    )
+def read_conversation(body: Mapping[str, Any]) -> Iterator[Message]:
+    """Yield the messages in the JSON of a client's request."""
+    if isinstance(body.get("instructions"), str):
+        yield Message(Role.SYSTEM, body["instructions"])
+    if isinstance(body.get("input"), str):
+        yield Message(Role.USER, body["input"])
+    for item in mappings(body.get("input")):
+        kind = short_text(item.get("type")) or "message"
+        if kind == "message":
+            yield Message(read_role(item), join_parts(item.get("content")))
+        elif kind in _CALLS:
+            arguments = read_arguments(item.get(_CALLS[kind]))
+            call = ToolCall(short_text(item.get("call_id")), short_text(item.get("name")), arguments)
+            yield Message(Role.ASSISTANT, tool_calls=(call,))
+        elif kind.endswith("_output"):
+            call_id = short_text(item.get("call_id"))
+            yield Message(Role.TOOL, join_parts(item.get("output")), tool_call_id=call_id)
+        elif kind != "reasoning":
+            yield Message(Role.ASSISTANT, f"[{kind}]")
+
+
+class Streamed(StreamedReply):
+    """A streamed reply."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: list[Any] = []
+        self._whole: Mapping[str, Any] | None = None
+
+    def add(self, data: Mapping[str, Any]) -> None:
+        kind = data.get("type")
+        if kind in ("response.completed", "response.incomplete", "response.failed"):
+            self._whole, self.is_complete = mapping(data.get("response")), True
+            self.usage = decode_usage(self._whole.get("usage"))
+        elif kind == "error":
+            self.is_complete = True
+        elif isinstance(kind, str) and kind.endswith(".delta"):
+            self.texts.add("text" if kind == "response.output_text.delta" else "other", data.get("delta"))
+
+    def build(self) -> dict[str, Any]:
+        if self._whole is not None and isinstance(self._whole.get("output"), list):
+            kept = ("model", "output", "status", "incomplete_details", "usage")
+            return {name: self._whole[name] for name in kept if name in self._whole}
+        part = {"type": "output_text", "text": self.texts.join("text")}
+        return {
+            "status": "incomplete",
+            "incomplete_details": {"reason": _ENDED_EARLY},
+            "output": [{"type": "message", "role": "assistant", "content": [part]}],
+        }

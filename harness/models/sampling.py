@@ -24,6 +24,8 @@ GATHER_SECONDS = 0.05
 
 # The group, and the request as text without its seed.
 _Key = tuple[Hashable, str]
+# The length of a reply without a bound that a budget of all tokens, or of the cost, expects.
+EXPECTED_REPLY_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +178,6 @@ def _enter_all(samples: list[Sample]) -> Iterator[None]:
         for sample in samples:
             stack.enter_context(sample.waiting())
         yield
-
-
-# The length of a reply without a bound that a budget of all tokens, or of the cost, expects.
-EXPECTED_REPLY_TOKENS = 8192
 
 
 class OutputRooms:

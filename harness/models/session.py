@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Hashable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import HarnessError
 from harness.core.tools import Tool
 from harness.core.types import Transcript
-from harness.models.codecs import DEFAULT_MAX_TOKENS, list_unsent_parameters
+from harness.models.codecs import CODECS, list_unsent_parameters
 from harness.models.concurrency import SharedPause, Waiting
-from harness.models.conversation_log import ConversationLog
 from harness.models.endpoint import Api, Endpoint
 from harness.models.forwarding import JSON_TYPE, STREAM_TYPE, ForwardedReply, Passage, encode_body
 from harness.models.messages import (
@@ -37,7 +29,12 @@ from harness.models.messages import (
     Usage,
     describe_tool,
 )
-from harness.models.raw_conversation import OPTIONAL_PARAMETERS, RawRequest, encode_raw_request
+from harness.models.raw_conversation import (
+    ConversationLog,
+    RawRequest,
+    encode_raw_request,
+    list_optional_parameters,
+)
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
 from harness.models.sampling import OutputRooms, Sample
 from harness.models.server_errors import (
@@ -140,7 +137,7 @@ class ModelSession:
         self._spending.require_rest()
         whole = (Message(Role.USER, messages),) if isinstance(messages, str) else tuple(messages)
         asked = generation or Generation()
-        chosen = self._choose_generation(asked, DEFAULT_MAX_TOKENS[self.endpoint.api])
+        chosen = self._choose_generation(asked, CODECS[self.endpoint.api].DEFAULT_MAX_TOKENS)
         # A seed or a limit that harness has set is not the agent's choice.
         own = list_own_parameters(chosen, self._access.generation, among=asked)
         request = ModelRequest(
@@ -325,7 +322,7 @@ class ModelSession:
         The text of the error could quote the agent, which must not choose parameters in this way.
         """
         known = self._refused.get(api, frozenset())
-        name = find_refused_parameter(error.body, "", (body.keys() & OPTIONAL_PARAMETERS[api]) - known)
+        name = find_refused_parameter(error.body, "", (body.keys() & list_optional_parameters(api)) - known)
         if name is None:
             return False
         self._refused[api] = known | {name}

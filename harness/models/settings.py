@@ -19,6 +19,8 @@ from harness.models.messages import Generation, Message, ModelReply, ToolSchema
 
 OPENAI_URL_VARIABLE = "OPENAI_BASE_URL"
 ANTHROPIC_URL_VARIABLE = "ANTHROPIC_BASE_URL"
+# A shorter key could be an ordinary word, which must stay as it is in a reply.
+SHORTEST_HIDDEN_KEY = 8
 
 
 class GenerationSettings(BaseModel):
@@ -87,10 +89,6 @@ def _read_url(api: Api) -> str | None:
     url = os.environ.get(ANTHROPIC_URL_VARIABLE)
     # Anthropic's library appends the version to this variable.
     return f"{url.rstrip('/').removesuffix('/v1')}/v1" if url else None
-
-
-# A shorter key could be an ordinary word, which must stay as it is in a reply.
-SHORTEST_HIDDEN_KEY = 8
 
 
 class HiddenKey:

@@ -25,6 +25,9 @@ _BOUNDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 # A record may be changed by hand. No chart has room for more seconds.
 _LONGEST = 1e9
 _STATUSES = tuple(Status)
+UNKNOWN = "unknown"
+# Every request passes our own queue. A shorter wait there is not worth a mention.
+SHOWN_WAIT_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +196,6 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[max(place, 0)]
 
 
-UNKNOWN = "unknown"
-# Every request passes our own queue. A shorter wait there is not worth a mention.
-SHOWN_WAIT_SECONDS = 0.05
 _Model = Mapping[str, int | float | None]
 
 

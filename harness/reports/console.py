@@ -26,6 +26,15 @@ NOTE_LIMIT = 2000
 
 # A stream without a terminal has no width. This one suits a log, and is narrow enough to paste.
 _PLAIN_WIDTH = 100
+LONG = 4000
+"""The most characters that are shown of a line of any length."""
+SHOWN_CHARACTERS = 10_000
+"""The most characters that `harness show` prints of one text, unless the user asks for more."""
+_BUNDLED_STYLE = "bold black on yellow"
+_BUNDLED_WARNING = (
+    "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
+    "!!! These numbers show that harness works. They are not benchmark results. !!!",
+)
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
@@ -74,19 +83,6 @@ def show_waiting(text: str) -> Iterator[Callable[[str], None]]:
         yield notify
 
 
-LONG = 4000
-"""The most characters that are shown of a line of any length."""
-
-SHOWN_CHARACTERS = 10_000
-"""The most characters that `harness show` prints of one text, unless the user asks for more."""
-
-_BUNDLED_STYLE = "bold black on yellow"
-_BUNDLED_WARNING = (
-    "!!! BUNDLED SAMPLE: a few problems of our own in the benchmark's format.  !!!",
-    "!!! These numbers show that harness works. They are not benchmark results. !!!",
-)
-
-
 def print_heading(console: Console, title: str, *, bundled: bool) -> None:
     """Print the title of a report, with a loud warning if its data are the bundled sample."""
     shown = escape_terminal(title, 200)
@@ -105,9 +101,7 @@ def grid(*headings: str) -> Table:
     )
     for heading in headings:
         table.add_column(
-            heading.removeprefix(">"),
-            justify="right" if heading.startswith(">") else "left",
-            overflow="fold",
+            heading.removeprefix(">"), justify="right" if heading.startswith(">") else "left", overflow="fold"
         )
     return table
 
@@ -161,9 +155,16 @@ def print_text(
         print_line(console, f"{indent}... ({left_out:,} more characters{place})", "dim")
 
 
-def write(text: str, stream: TextIO) -> None:
-    """Write a whole report at once, without the trailing blanks of its tables."""
-    lines = [line.rstrip() for line in text.split("\n")]
+@contextlib.contextmanager
+def open_report(stream: TextIO) -> Iterator[Console]:
+    """Yield a console for a whole report, which reaches the stream at the end of the block.
+
+    The trailing blanks of its tables are left out.
+    """
+    console = open_console(stream)
+    with console.capture() as capture:
+        yield console
+    lines = [line.rstrip() for line in capture.get().split("\n")]
     stream.write(escape_unencodable("\n".join(lines), stream))
     stream.flush()
 

@@ -12,6 +12,11 @@ from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status
 
 _MAX_COMMAND = 4000
+# An exception in the evidence of a verdict, such as `NameError`.
+_EXCEPTION = re.compile(r"\b[A-Z][A-Za-z]{0,40}(?:Error|Exception)\b")
+_READ_CHARACTERS = 4000
+# Programs choose the names of their exceptions, so there may be any number of them.
+_MOST_COUNTED, _MOST_SHOWN = 1000, 10
 
 
 def rank_failure(record: AttemptRecord, *, has_samples: bool) -> int:
@@ -126,13 +131,6 @@ def write_show_command(folder: Path, record: AttemptRecord) -> str | None:
     arguments = [*number, "--", *words] if has_dash else [*words, *number]
     line = " ".join(["harness", "show", *map(quote_argument, arguments)])
     return line if len(line) <= _MAX_COMMAND else None
-
-
-# An exception in the evidence of a verdict, such as `NameError`.
-_EXCEPTION = re.compile(r"\b[A-Z][A-Za-z]{0,40}(?:Error|Exception)\b")
-_READ_CHARACTERS = 4000
-# Programs choose the names of their exceptions, so there may be any number of them.
-_MOST_COUNTED, _MOST_SHOWN = 1000, 10
 
 
 @dataclass(frozen=True, slots=True)

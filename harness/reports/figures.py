@@ -9,6 +9,9 @@ from harness.core.scoring.metrics import MAJORITY, wilson_interval
 from harness.core.text import escape_terminal
 from harness.core.types import MetricSummary, Status, Summary
 
+# The label of the headline's number wherever figures are listed.
+RATE = "rate"
+
 
 def percent(share: float) -> str:
     """Return a share (0 to 1) in percent with one decimal. It is never rounded to 0 % or 100 %."""
@@ -135,10 +138,6 @@ def describe_covered_tasks(summary: Summary) -> str:
         verb = "counts" if missing == 1 else "count"
         text += f"; {count(missing, 'task')} without a sample {verb} as failed"
     return text
-
-
-# The label of the headline's number wherever figures are listed.
-RATE = "rate"
 
 
 @dataclass(frozen=True, slots=True)

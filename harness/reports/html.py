@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import AttemptRecord, Status, Summary
-from harness.reports.attempt_figures import AttemptFigures, describe_cost
-from harness.reports.charts import draw_curve, draw_durations, draw_timeline
+from harness.reports.attempt_figures import AttemptFigures, Durations, Timeline, describe_cost
 from harness.reports.console import FittingAttempts, fit_attempts
 from harness.reports.failures import Causes
 from harness.reports.figures import (
+    count,
     describe_headline,
     duration,
     find_category_interval,
@@ -24,18 +24,22 @@ from harness.reports.figures import (
     percent,
 )
 from harness.reports.page_file import encode, generate_page
-from harness.reports.page_text import describe_blocks
-from harness.reports.remarks import BUNDLED_NOTICE
-from harness.reports.run_values import (
+from harness.reports.page_values import (
+    describe_blocks,
     describe_category,
     describe_fact,
     describe_record,
     describe_result,
     flatten,
 )
+from harness.reports.remarks import BUNDLED_NOTICE
 from harness.reports.transcript_entries import EXCERPT_CHARACTERS, Block, excerpt_transcript, read_prompt
 from harness.runs.manifest import read_model_name
 from harness.runs.run_names import find_state
+
+_LEAST_POINTS = 3
+_LANE, _MOST_HEIGHT, _AREA_HEIGHT, _WIDTH = 12, 480, 120, 1000
+
 
 TEXT_LIMIT = 4000
 """The most characters of one text."""
@@ -50,6 +54,98 @@ _LEAST_CHARACTERS = 500
 _ATTEMPTS_BYTES = 8_000_000
 _MOST_ROWS = 2000
 _WITHOUT_SCRIPT = "This page shows its tables with JavaScript. `harness report --format markdown` needs none."
+_MOST_CATEGORIES = 30
+
+
+def draw_curve(curve: Sequence[tuple[int, float]]) -> dict[str, Any] | None:
+    """Return a curve of pass@k, None with too few points for a line that shows more than the figures.
+
+    `line` and `area` are points in a square of 100.
+    """
+    if len(curve) < _LEAST_POINTS:
+        return None
+    most = curve[-1][0]
+    points = [f"{100 * (k - 1) / max(most - 1, 1):.2f},{100 - 100 * value:.2f}" for k, value in curve]
+    line = " ".join(points)
+    return {
+        "label": f"from {percent(curve[0][1])} at k = 1 to {percent(curve[-1][1])} at k = {most:,}",
+        "most": f"{most:,}",
+        "line": line,
+        "area": f"0,100 {line} 100,100",
+        "figures": [(f"{k:,}", percent(value)) for k, value in curve],
+    }
+
+
+def draw_durations(found: Durations | None) -> dict[str, Any] | None:
+    """Return the name, the number and the width of the bar of each bin of durations, None without any."""
+    if found is None:
+        return None
+    largest = max(number for _, _, number in found.bins)
+    return {
+        "label": f"half of the attempts took at most {duration(found.median)}, nine of ten at most "
+        f"{duration(found.ninetieth)}, the longest {duration(found.longest)}",
+        "bins": [
+            (
+                f"over {duration(low)}" if high is None else f"up to {duration(high)}",
+                f"{number:,}",
+                f"{100 * number / largest:.2f}%",
+            )
+            for low, high, number in found.bins
+        ],
+    }
+
+
+def draw_timeline(timeline: Timeline | None) -> dict[str, Any] | None:
+    """Return a bar for each attempt, or an area for their number. None for a run without times."""
+    if timeline is None:
+        return None
+    try:
+        ended = timeline.began + timedelta(seconds=timeline.seconds)
+    except OverflowError:
+        ended = timeline.began
+    ends = {"began": _format(timeline.began), "ended": _format(ended)}
+    if timeline.bars:
+        height = min(timeline.lanes * _LANE, _MOST_HEIGHT)
+        label = (
+            f"{count(len(timeline.bars), 'attempt')} in {duration(timeline.seconds)}, at most "
+            f"{timeline.lanes:,} at once; an attempt includes the wait for a sandbox, and its grading"
+        )
+        return {"label": label, "height": height, "bars": _place_bars(timeline, height), "area": "", **ends}
+    most = max(timeline.busy)
+    last = len(timeline.busy) - 1
+    points = " ".join(
+        f"{_WIDTH * place / last:.1f},{_AREA_HEIGHT * (1 - busy / max(most, 1e-9)):.2f}"
+        for place, busy in enumerate(timeline.busy)
+    )
+    return {
+        "label": f"attempts under way in {duration(timeline.seconds)}, at most {most:,.1f} on average at one "
+        "time",
+        "height": _AREA_HEIGHT,
+        "bars": [],
+        "area": f"0,{_AREA_HEIGHT} {points} {_WIDTH},{_AREA_HEIGHT}",
+        **ends,
+    }
+
+
+def _place_bars(timeline: Timeline, height: int) -> list[dict[str, str]]:
+    """Return each attempt as a rectangle."""
+    scale, lane = _WIDTH / timeline.seconds, height / timeline.lanes
+    return [
+        {
+            "x": f"{bar.start * scale:.2f}",
+            "y": f"{bar.lane * lane:.2f}",
+            # An attempt that is too short to see is still there.
+            "width": f"{max(bar.seconds * scale, 1):.2f}",
+            "height": f"{lane:.2f}",
+            "status": bar.status,
+            "title": f"{bar.name}: {bar.status.replace('_', ' ')}, {duration(bar.seconds)}",
+        }
+        for bar in timeline.bars
+    ]
+
+
+def _format(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class AttemptRows:
@@ -182,7 +278,7 @@ class RunCharts:
             [each.status.value, escape_terminal(each.exception), each.number, escape_terminal(each.example)]
             for each in self._causes.list_most_frequent()
         ]
-        return {"causes": causes} | {name: chart and asdict(chart) for name, chart in charts.items()}
+        return {"causes": causes, **charts}
 
 
 def _read_model(manifest: Mapping[str, Any]) -> str | None:
@@ -243,9 +339,6 @@ def _list_categories(summary: Summary) -> Iterator[dict[str, Any]]:
         resolved = f"{row['resolved']:,} of {row['total']:,}{by}"
         found = describe_category(name, resolved, row["rate"], *find_category_interval(row))
         yield {**found, "category": escape_terminal(name)}
-
-
-_MOST_CATEGORIES = 30
 
 
 def describe_rate(summary: Summary) -> str:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 _SECONDS_BETWEEN_STAGES = 1.0
+# The whole texts may not fit into memory, and records are read without them.
+_LEFT_OUT = ("metrics", "agent_output_full", "submission")
+_COLUMNS = tuple(each.name for each in fields(AttemptRecord) if each.name not in _LEFT_OUT)
 
 
 def choose_display(stream: TextIO, progress: bool | None) -> RunObserver:
@@ -108,11 +111,6 @@ class NotebookProgress(NotesOnly):
             bar.close()
 
 
-# The whole texts may not fit into memory, and records are read without them.
-_LEFT_OUT = ("metrics", "agent_output_full", "submission")
-_COLUMNS = tuple(each.name for each in fields(AttemptRecord) if each.name not in _LEFT_OUT)
-
-
 def build_frame(attempts: Iterable[AttemptRecord]) -> pandas.DataFrame:
     """Return a frame with a row for each attempt, in their order.
 
@@ -125,8 +123,7 @@ def build_frame(attempts: Iterable[AttemptRecord]) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise UsageError(
-            "a frame needs pandas, which is not installed",
-            hint=describe_installation("notebook"),
+            "a frame needs pandas, which is not installed", hint=describe_installation("notebook")
         ) from error
     columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     metrics: dict[str, dict[int, Any]] = {}

@@ -14,6 +14,14 @@ from harness.reports.figures import duration
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.progress import ActiveAttempt, count_places, count_stages
 
+# The latest time that is believed, in seconds since 1970: the year 2286.
+_LATEST = 1e10
+# The integers that a float of JSON holds exactly.
+_MOST_COUNT = 2**53
+# An attempt that is younger is not worth a line.
+OLD_SECONDS = 10.0
+_ID_CHARACTERS = 60
+
 
 def list_offsets(found: AttemptIndex, manifest: Mapping[str, Any]) -> Sequence[int]:
     """Return the offset of the last record of each attempt in the order of the plan.
@@ -84,12 +92,6 @@ def read_time(text: object) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-# The latest time that is believed, in seconds since 1970: the year 2286.
-_LATEST = 1e10
-# The integers that a float of JSON holds exactly.
-_MOST_COUNT = 2**53
-
-
 def read_text(value: Any) -> str:
     """Return a text as it is, None as an empty text, and any other value as JSON."""
     if value is None:
@@ -110,11 +112,6 @@ def read_seconds(value: Any) -> float | None:
 def read_count(value: Any) -> int | None:
     """Return a number of things, None for a value that is none."""
     return value if type(value) is int and 0 <= value < _MOST_COUNT else None
-
-
-# An attempt that is younger is not worth a line.
-OLD_SECONDS = 10.0
-_ID_CHARACTERS = 60
 
 
 def describe_stages(active: Sequence[ActiveAttempt]) -> str:

@@ -10,9 +10,9 @@ from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Summary
 from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
-from harness.runs.changes import ACCEPTED
 from harness.runs.grading_service import SERVICE
 from harness.runs.manifest import read_grading_version
+from harness.runs.resume import ACCEPTED
 
 # The tools of one server that a report names.
 MOST_TOOLS = 8
@@ -20,6 +20,19 @@ MOST_TOOLS = 8
 
 # The seal levels of task folders that are called otherwise.
 _LEVELS = {"live": "unsealed", "same_process": "of them same_process"}
+_FILTERS = ("filter_category", "filter_difficulty", "filter_tags")
+_MOST_CHANGES = 10
+_SHOWN = 300
+_SAMPLES = {
+    # The data may have fewer.
+    "first": "at most {} of the tasks, the first ones",
+    "random": "at most {} of the tasks, drawn at random",
+    "stratified": "at most {} of the tasks, drawn at random from each {}",
+}
+BUNDLED_NOTICE = (
+    "bundled sample: a few problems of our own in the benchmark's format. These figures are not a result"
+)
+"""The notice of every report on a run with the bundled sample."""
 
 
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -138,22 +151,6 @@ def _kinds(score: Mapping[str, Any]) -> str:
 
 def _figure(score: float | None) -> str:
     return "none" if score is None else percent(score)
-
-
-_FILTERS = ("filter_category", "filter_difficulty", "filter_tags")
-_MOST_CHANGES = 10
-_SHOWN = 300
-_SAMPLES = {
-    # The data may have fewer.
-    "first": "at most {} of the tasks, the first ones",
-    "random": "at most {} of the tasks, drawn at random",
-    "stratified": "at most {} of the tasks, drawn at random from each {}",
-}
-
-BUNDLED_NOTICE = (
-    "bundled sample: a few problems of our own in the benchmark's format. These figures are not a result"
-)
-"""The notice of every report on a run with the bundled sample."""
 
 
 def list_conditions(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -32,17 +32,14 @@ from harness.runs.store import (
     read_records,
     read_records_at,
 )
-from harness.runs.summary import (
-    HEADLINE,
-    ModelUse,
-    describe_rate,
-    summarize_records,
-    summary_json,
-)
+from harness.runs.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.runs.trust import describe_resume
 
 if TYPE_CHECKING:
     from harness.runs.run import Run
+
+# The attempts of a task that an error names.
+_NAMED_NUMBERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +78,6 @@ class StoredRun:
         The records have their whole texts only if `whole` is true.
         """
         return read_records_at(self.folder / ATTEMPTS, self.offsets, whole=whole)
-
-
-# The attempts of a task that an error names.
-_NAMED_NUMBERS = 20
 
 
 def write_report(run: Run) -> Path:

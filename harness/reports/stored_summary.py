@@ -15,13 +15,15 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
 from harness.runs.attempt_index import ATTEMPTS
-from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.run_files import read_run_file
 from harness.runs.store import SUMMARY, read_manifest, read_results
+from harness.runs.stored_result import SHOWN_DIFFERENCE
 from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
 
 # Sums and intervals of larger counts would not be exact.
 _Count = Annotated[int, Field(ge=0, le=2**53)]
+# The hint for a summary that cannot be read.
+_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 
 
 class _Kind(TypedDict):
@@ -184,10 +186,6 @@ class StoredSummary(BaseModel):
         return RateInterval(
             low, high, self.headline.get("clusters") or 0, self.headline.get("clustered_by") or "task"
         )
-
-
-# The hint for a summary that cannot be read.
-_COMPUTE = f"remove the file; the numbers are then computed from {ATTEMPTS}"
 
 
 def read_stored_summary(folder: Path) -> tuple[dict[str, Any], StoredSummary]:

@@ -15,12 +15,11 @@ from harness.reports.console import (
     SHOWN_CHARACTERS,
     cell,
     grid,
-    open_console,
+    open_report,
     print_heading,
     print_line,
     print_section,
     print_text,
-    write,
 )
 from harness.reports.failures import Unresolved, choose_unresolved, write_show_command
 from harness.reports.figures import (
@@ -39,11 +38,12 @@ from harness.reports.figures import (
 )
 from harness.reports.recorded_attempts import list_objects
 from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.reports.run_folder import read_attempts
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.run_names import count_statuses
 from harness.runs.store import REPORT
-from harness.runs.usage import read_usage, sum_usage
+from harness.runs.stored_result import read_usage, sum_usage
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,6 +59,7 @@ _STYLES = {
 _OTHER_STYLE = "yellow"
 _UNRESOLVED_SHOWN = 10
 _ID_WIDTH = 32
+_UNPROVEN = "unproven"
 
 
 def print_summary(
@@ -88,8 +89,7 @@ def print_summary(
         isolation: The environments whose tasks shared sandboxes, None if none did.
         conditions: The labels and texts of `list_conditions`.
     """
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         print_heading(console, title, bundled=source.kind == "bundled")
         unmade = summary.statuses.get(Status.CANCELLED, 0)
         _print_headline(console, summary, is_running=is_running)
@@ -112,7 +112,6 @@ def print_summary(
         if run_dir is not None:
             print_line(console, f"run folder: {escape_terminal(str(run_dir), LONG)}")
             _print_next_steps(console, run_dir, unresolved.first)
-    write(capture.get(), stream)
 
 
 def _print_headline(console: Console, summary: Summary, *, is_running: bool) -> None:
@@ -164,8 +163,7 @@ def print_record_details(
     At most `limit` characters of each text are shown. The submission is shown only if it differs from the
     agent's output. `folder` is the run folder.
     """
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         took = duration(record.duration_seconds)
         print_line(console, f"{_name(record)}: {record.status}, {took}", _style(record.status))
         usage = sum_usage([read_usage(record.metrics)])
@@ -175,7 +173,6 @@ def print_record_details(
             print_line(console, f"  {label}:", "bold")
             file = None if label == "expected" else folder / ATTEMPTS
             print_text(console, text, limit, indent="    ", left_out=left_out, file=file)
-    write(capture.get(), stream)
 
 
 def _texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:
@@ -237,10 +234,7 @@ def _facts(
     if isolation is not None:
         facts.append(("isolation", isolation))
     facts.append(("duration", duration(duration_seconds)))
-    styles = {
-        RATE: "bold",
-        "coverage": "bold yellow" if summary.coverage.get("missing") else "",
-    }
+    styles = {RATE: "bold", "coverage": "bold yellow" if summary.coverage.get("missing") else ""}
     table = grid("", "")
     for label, text in facts:
         table.add_row(cell(label), cell(text), style=styles.get(label, ""))
@@ -313,3 +307,15 @@ def _name(record: AttemptRecord) -> str:
 
 def _style(status: Status) -> str:
     return _STYLES.get(status, _OTHER_STYLE)
+
+
+def print_levels(folder: Path, *, stream: TextIO) -> bool:
+    """Print a line for each task of a run, and return whether every task has a level."""
+    is_proven = True
+    for record in read_attempts(folder):
+        level = str(record.metrics.get("seal", _UNPROVEN))
+        is_proven = is_proven and level != _UNPROVEN
+        reason = record.metrics.get("seal_reason", record.error or record.status.value)
+        label = ", same_process" if record.metrics.get("same_process") else ""
+        print(escape_terminal(f"{record.task_id}: {level}{label}, {reason}", 500), file=stream)
+    return is_proven

@@ -13,12 +13,16 @@ from harness.core.errors import DataError
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.reports.attempt_figures import SHOWN_WAIT_SECONDS, describe_tokens
-from harness.reports.console import SHOWN_CHARACTERS, open_console, print_line, print_text, write
+from harness.reports.console import SHOWN_CHARACTERS, open_report, print_line, print_text
 from harness.reports.recorded_attempts import list_objects, read_text
 from harness.runs.run_files import has_run_file, split_nested
-from harness.runs.store import TRANSCRIPTS
-from harness.runs.transcript_file import transcript_name
-from harness.runs.transcripts import find_transcript, read_entries, read_numbered_entries
+from harness.runs.transcripts import (
+    TRANSCRIPTS,
+    find_transcript,
+    read_entries,
+    read_numbered_entries,
+    transcript_name,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,6 +35,10 @@ REASONING_CHARACTERS = 1000
 _LONG = 200
 # A reply that ended in one of these ways is complete.
 _USUAL_ENDS = (None, "stop", "tool_calls")
+# The metrics of attempts that asked a model or called a tool.
+_ACTED = {"model_requests", "rounds"}
+EXCERPT_CHARACTERS = 2000
+"""The most characters of one text in an excerpt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,12 +354,6 @@ def _name(value: Any) -> str:
     return escape_terminal(str(value), _NAME)
 
 
-# The metrics of attempts that asked a model or called a tool.
-_ACTED = {"model_requests", "rounds"}
-EXCERPT_CHARACTERS = 2000
-"""The most characters of one text in an excerpt."""
-
-
 def print_transcript(
     folder: Path, task_id: str, attempt: int, *, stream: TextIO, limit: int = SHOWN_CHARACTERS
 ) -> bool:
@@ -363,12 +365,10 @@ def print_transcript(
     blocks = read_transcript(folder, task_id, attempt)
     if blocks is None:
         return False
-    console = open_console(stream)
     file = find_transcript(folder, task_id, attempt)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         for block in blocks:
             _print_block(console, block, limit, file)
-    write(capture.get(), stream)
     return True
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from harness.core.errors import UsageError, describe_installation
-from harness.rl.shared import hold_grading, read_ground_truth, require_score
+from harness.rl.openings import hold_grading, read_ground_truth, require_score
 
 try:
     from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
@@ -30,7 +30,7 @@ except ImportError as error:
 class VerdictEnv(BaseTextEnv):
     """Ends with the first reply, whose reward is the score of its verdict from 0 to 1.
 
-    `env_config` may have the settings of `harness.rl.shared.GradingSettings`.
+    `env_config` may have the settings of `harness.rl.openings.GradingSettings`.
     """
 
     def __init__(self, env_config: Any = None, extras: Mapping[str, Any] | None = None) -> None:

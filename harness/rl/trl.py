@@ -20,9 +20,8 @@ from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.logger import get_logger
 from harness.core.types import Verdict
-from harness.rl.held import HeldGrading
-from harness.rl.samples import RewardSample, RewardUnavailableError, make_sample
-from harness.rl.shared import choose_opening
+from harness.rl.grading import HeldGrading, RewardSample, RewardUnavailableError, make_sample
+from harness.rl.openings import choose_opening
 
 _LOGGER = get_logger(__name__)
 # Earlier trainers count a completion without a reward as one of 0.

@@ -34,12 +34,9 @@ from harness.core.types import Verdict
 from harness.environments import environment_spec
 from harness.host.local import is_graded_by_text
 from harness.hosts import open_host
-from harness.rl.held import HeldGrading
-from harness.rl.local import open_local
-from harness.rl.remote import DEFAULT_SECONDS, open_remote
-from harness.rl.samples import RewardSample
-from harness.rl.shared import require_score
-from harness.runs.task_machines import make_machine_rules
+from harness.rl.grading import HeldGrading, RewardSample
+from harness.rl.openings import DEFAULT_SECONDS, open_local, open_remote, require_score
+from harness.runs.features import make_machine_rules
 
 try:
     import verifiers.v1 as vf

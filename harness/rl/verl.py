@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 from harness.core.types import Verdict
-from harness.rl.held import HeldGrading
-from harness.rl.shared import GradingSettings, hold_grading, read_ground_truth, require_score
+from harness.rl.grading import HeldGrading
+from harness.rl.openings import GradingSettings, hold_grading, read_ground_truth, require_score
 
 
 class Settings(GradingSettings, total=False):

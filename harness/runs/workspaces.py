@@ -10,10 +10,8 @@ from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Task
 from harness.environments import environment_spec, grader_of
-from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader
-from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.spec import EnvironmentSpec
+from harness.environments.base import Environment, SandboxEnvironment
+from harness.environments.spec import EnvironmentSpec, SandboxGrader
 from harness.environments.workspace import (
     WORKSPACE_IMAGE,
     WORKSPACE_LIMITS,
@@ -26,8 +24,7 @@ from harness.environments.workspace import (
 from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.runs.agents.agent import WorkspaceNeeds
-from harness.runs.attempt_parts import AttemptPart, Try
-from harness.runs.working_time import MOST_PAUSE_SECONDS
+from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, Try
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox

@@ -32,13 +32,9 @@ FOREIGN_GUEST_COMMAND = (
     "-c",
     GUEST_COMMAND[-1],
 )
-# PID 1 of a container that holds a network namespace for others. The seconds follow.
-HOLDER_COMMAND = (
-    *GUEST_COMMAND[:-1],
-    "import sys; sys.path[0] = '/opt/harness'; "
-    "from harness.sandbox.guest.network import hold; hold(float(sys.argv[1]))",
-)
 HOSTNAME = "sandbox"
+# The names of /etc/hosts. sudo resolves the name of its machine.
+HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -55,9 +51,6 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The only way to a pseudo-terminal. The machine has one count of pseudo-terminals for all containers.
 TERMINALS = "/dev/pts/ptmx"
-# The kernel counts these for a user on the whole machine, and root of a container is root of the machine. A
-# program may queue this many signals and timers. It gets no message queues, which can also be made as files.
-SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # PID 1 needs no more than these to start jobs under separate users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
 # The default of Docker without NET_RAW, MKNOD and AUDIT_WRITE.

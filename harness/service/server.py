@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 
 
 _LOGGER = get_logger(__name__)
+# Those of sandboxes, their streams, the engine and modules that are imported late.
+_OTHER_FILES = 1024
+# A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
+_BACKLOG = 2048
+_KEEP_ALIVE_SECONDS = 30
+_MOST_KEPT_BYTES = 1024 * 1024
+# The idle time before a keep-alive probe of TCP, in whole seconds.
+_PROBE_SECONDS = 15
+_POLL_SECONDS = 0.005
+# The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
+_CLEANUP_SECONDS = LAST_SECONDS + 10
+_HINTS = {
+    errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
+    errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
+    errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
+}
 
 
 def list_operations() -> list[OperationRoute]:
@@ -37,19 +53,19 @@ def list_operations() -> list[OperationRoute]:
     from harness.service import metrics
     from harness.service.sandboxes import endpoints as sandboxes
     from harness.service.sandboxes import snapshots
-    from harness.service.verdicts import benchmark_list, grade, rewards, run_code
+    from harness.service.verdicts import grade, rewards, run_code
 
-    files = (benchmark_list, grade, rewards, run_code, sandboxes, snapshots, metrics)
+    files = (grade, rewards, run_code, sandboxes, snapshots, metrics)
     return [cast("OperationRoute", each) for file in files for each in file.router.routes]
 
 
 @contextlib.asynccontextmanager
 async def open_routes(service: Service) -> AsyncIterator[list[BaseRoute]]:
     """Yield the routes that are not operations: WebSockets and the Model Context Protocol."""
-    from harness.service.mcp.endpoints import open_mcp_endpoints
-    from harness.service.openenv import endpoint as openenv
+    from harness.service import openenv
+    from harness.service.mcp import open_mcp_endpoints
     from harness.service.sandboxes import terminal
-    from harness.service.web_sockets import make_socket_route
+    from harness.service.sandboxes.terminal import make_socket_route
 
     async with open_mcp_endpoints(service) as mcp:
         yield [
@@ -83,9 +99,7 @@ async def run_service(
         ImageMissingError: if an image was not built. `harness setup` builds it.
     """
     try:
-        from harness.service.app import make_service_app
-        from harness.service.openapi import describe
-        from harness.service.server import serve
+        from harness.service.app import describe, make_service_app
         from harness.service.service import open_service
 
         operations = list_operations()
@@ -129,13 +143,8 @@ def make_event_loop() -> asyncio.AbstractEventLoop:
 
 def _explain_missing(error: ImportError) -> UsageError:
     return UsageError(
-        f"the service needs packages that are not installed: {error}",
-        hint=describe_installation("serve"),
+        f"the service needs packages that are not installed: {error}", hint=describe_installation("serve")
     )
-
-
-# Those of sandboxes, their streams, the engine and modules that are imported late.
-_OTHER_FILES = 1024
 
 
 def raise_limit(connections: int) -> str | None:
@@ -156,22 +165,6 @@ def raise_limit(connections: int) -> str | None:
         f"this process may open {limit:,} files, which is too few for {connections:,} connections; "
         f"raise the limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd)"
     )
-
-
-# A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
-_BACKLOG = 2048
-_KEEP_ALIVE_SECONDS = 30
-_MOST_KEPT_BYTES = 1024 * 1024
-# The idle time before a keep-alive probe of TCP, in whole seconds.
-_PROBE_SECONDS = 15
-_POLL_SECONDS = 0.005
-# The time for the requests that are cut off at the end. Their sandboxes are destroyed meanwhile.
-_CLEANUP_SECONDS = LAST_SECONDS + 10
-_HINTS = {
-    errno.EADDRINUSE: "choose another port with --port N, or 0 for a free one",
-    errno.EACCES: "choose a port from 1024 with --port N, or 0 for a free one",
-    errno.EADDRNOTAVAIL: "give an address of this machine with --host, or 0.0.0.0 for all of them",
-}
 
 
 class _Server(uvicorn.Server):

@@ -15,16 +15,15 @@ from harness.host.retries import read_wait_seconds
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.stock import Stock
-from harness.service.body import Bodies
 from harness.service.metrics import ServiceMetrics
+from harness.service.operations import Bodies
 from harness.service.queue import FairQueue
 from harness.service.sandboxes.held_snapshots import HeldSnapshots
 from harness.service.sandboxes.sessions import SandboxSessions
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
-from harness.service.workers.base import LocalWorkers, Workers, make_host
-from harness.service.workers.ray_workers import open_ray_workers
+from harness.service.workers import LocalWorkers, Workers, make_host, open_ray_workers
 
 _LOGGER = get_logger(__name__)
 
@@ -169,11 +168,7 @@ async def open_service(
 
 @contextlib.asynccontextmanager
 async def _open_workers(
-    settings: ServiceSettings,
-    engine: Engine,
-    host: LocalHost,
-    node_run_id: str,
-    metrics: ServiceMetrics,
+    settings: ServiceSettings, engine: Engine, host: LocalHost, node_run_id: str, metrics: ServiceMetrics
 ) -> AsyncIterator[Workers]:
     """Yield the workers of a service: this machine, or the nodes of a Ray cluster.
 

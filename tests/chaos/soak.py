@@ -40,8 +40,8 @@ from workload import KINDS
 from harness.client.connection import ServiceUnreachableError
 from harness.core.errors import HarnessError
 from harness.core.types import Status
-from harness.rl.samples import RewardSample
-from harness.rl.shared import hold_grading
+from harness.rl.grading import RewardSample
+from harness.rl.openings import hold_grading
 from harness.sandbox.backends.docker.engine import connect
 
 SCRIPT = Path(sys.executable).with_name("harness")

@@ -9,7 +9,7 @@ import pytest
 from e2e.command_line import ForkServer, Harness
 from effort import THOROUGH
 
-from harness.audit.relay.attack import list_relay_attacks
+from harness.audit.relay_attacks import list_relay_attacks
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -11,7 +11,7 @@ import pytest
 from e2e.command_line import NO_ENGINE, FinishedRun, ForkServer, Harness, RunFolder, wait_until
 from effort import THOROUGH
 
-from harness.benchmarks.agentbench.categories import categories
+from harness.benchmarks.agentbench.tasks import categories
 from harness.environments import environment_spec
 
 BUNDLED = ("run", "-b", "agentbench", "--data", "bundled")

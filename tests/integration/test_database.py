@@ -51,8 +51,8 @@ BOMBS = {
     "sort of much": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000000) "
     "SELECT i FROM n ORDER BY hex(randomblob(1000))",
 }
-# Others fill the memory and end by the time limit as well.
-SLOW_BOMBS = ("printed width", "sort of much")
+# Others fill the memory and end by the time limit as well, and a test of its own has the expression.
+SLOW_BOMBS = ("printed width", "sort of much", "endless regular expression")
 
 OTHERS = """
 import os, time

@@ -16,9 +16,14 @@ import pytest
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.data.cache import State, list_cached_files
 from harness.benchmarks.data.download import CHUNK, DownloadObserver
-from harness.benchmarks.data.files import cached_path, load_file_rows
-from harness.benchmarks.data.formats import Table
-from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, load_hub_rows
+from harness.benchmarks.data.hub import (
+    HubDataset,
+    HubUnreachableError,
+    cached_path,
+    load_file_rows,
+    load_hub_rows,
+)
+from harness.benchmarks.data.local import Table
 from harness.benchmarks.loading import fetch
 from harness.core.errors import DataError
 

@@ -56,7 +56,7 @@ sys.addaudithook(refuse)
 
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.source import load_rows
-from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.source import SplitFiles
 from harness.core.errors import HarnessError
 
 def load_whole(name, split):
@@ -380,7 +380,7 @@ LOAD_FILES = """
 import json, sys
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.livecodebench import generation
-from harness.benchmarks.livecodebench.releases import ReleaseFile
+from harness.benchmarks.livecodebench.problem import ReleaseFile
 from harness.core.errors import HarnessError
 
 counts = json.loads(sys.argv[1])

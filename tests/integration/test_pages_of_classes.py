@@ -15,7 +15,7 @@ import pytest
 from harness.benchmarks import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench, definitions
 from harness.benchmarks.classes import BenchmarkClass
 from harness.benchmarks.data.cache import write_cached_rows
-from harness.benchmarks.data.formats import read_file
+from harness.benchmarks.data.local import read_file
 from harness.core.errors import UsageError
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

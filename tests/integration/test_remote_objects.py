@@ -10,7 +10,7 @@ import pytest_asyncio
 from case_checks import each_case
 
 from harness import Sandbox
-from harness.benchmarks.source import class_attributes, top_level_names
+from harness.benchmarks.programs import class_attributes, top_level_names
 from harness.environments.python.client import TestReport, run_tests
 from harness.sandbox.limits import Limits
 

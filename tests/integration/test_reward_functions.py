@@ -16,7 +16,7 @@ from service_fixtures import TOKEN, Served, serve
 from harness import UsageError, load_benchmark
 from harness.client.connection import ServiceUnreachableError
 from harness.rl import verl
-from harness.rl.samples import RewardUnavailableError
+from harness.rl.grading import RewardUnavailableError
 
 MBPP = load_benchmark("mbpp", data="bundled")
 TASK = MBPP.tasks[0].id

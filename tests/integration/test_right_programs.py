@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from effort import one_in_four
 
 from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests
 from harness.core.types import Status, Submission
@@ -101,7 +102,7 @@ async def test_a_returned_sequence_of_a_library_is_one_for_the_tests(sandbox: Sa
         right = [f"assert {claim}" for claim in claims]
         for texts, status in (
             (right, Status.PASSED),
-            *(([f"assert not ({claim})"], Status.FAILED) for claim in claims),
+            *(([f"assert not ({claim})"], Status.FAILED) for claim in one_in_four(claims, 0)),
         ):
             target = build_assert_tests(texts, names=["f"])
             verdict = await grade_program(sandbox, target, Submission(program, ""))

@@ -20,9 +20,8 @@ from harness import UsageError, load_benchmark
 from harness.client.connection import ServiceUnreachableError
 from harness.core.errors import HarnessError
 from harness.host import retries
-from harness.rl.held import HeldGrading
-from harness.rl.remote import open_remote
-from harness.rl.samples import RewardSample, RewardUnavailableError
+from harness.rl.grading import HeldGrading, RewardSample, RewardUnavailableError
+from harness.rl.openings import open_remote
 from harness.rl.trl import VerdictReward
 
 MBPP = load_benchmark("mbpp", data="bundled")

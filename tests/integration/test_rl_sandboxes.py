@@ -7,9 +7,8 @@ from functools import partial
 
 from docker import APIClient
 
-from harness.rl.held import HeldGrading
-from harness.rl.local import open_local
-from harness.rl.samples import RewardSample
+from harness.rl.grading import HeldGrading, RewardSample
+from harness.rl.openings import open_local
 from harness.sandbox import reaper
 
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3"]}

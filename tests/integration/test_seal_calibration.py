@@ -58,7 +58,7 @@ def write_case(folder: Path, client: APIClient, name: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["tools", "attached", "live", *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
+    "name", ["tools", "attached", *(pytest.param(n, marks=pytest.mark.thorough) for n in CASES)]
 )
 async def test_the_reference_proves_a_level(
     client: APIClient, pool: SandboxPool, tmp_path: Path, name: str

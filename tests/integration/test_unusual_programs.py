@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from effort import one_in_four, one_in_two
+from effort import one_in_four
 from program_collections import cases
 
 from harness import Sandbox
 from harness.benchmarks.livecodebench.generation import PREAMBLE
-from harness.benchmarks.source import class_attributes, top_level_names
+from harness.benchmarks.programs import class_attributes, top_level_names
 from harness.core.types import ProgramTests, Status, Submission
 from harness.environments.python.call_programs import CallTest, CallTests, grade_calls
 from harness.environments.python.programs import grade_program
@@ -104,7 +104,7 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
 
 
 @in_one_loop
-@each_case("title", one_in_two([*MODULES], 0))
+@each_case("title", one_in_four([*MODULES], 0))
 async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) -> None:
     program, tests = MODULES[title]
     used = names_used(tests)
@@ -119,7 +119,7 @@ async def test_a_right_program_passes_its_asserts(sandbox: Sandbox, title: str) 
 
 
 @in_one_loop
-@each_case("title", one_in_two([*FUNCTIONS], 0))
+@each_case("title", one_in_four([*FUNCTIONS], 0))
 async def test_a_right_program_passes_its_calls(sandbox: Sandbox, title: str) -> None:
     program, tests = FUNCTIONS[title]
     written = [CallTest(given, wanted) for given, wanted in calls(tests)]

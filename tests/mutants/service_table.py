@@ -11,7 +11,7 @@ TERMINALS = "tests/integration/test_service_terminals.py"
 # The file, the old text, the new text and the test.
 SERVICE = (
     (
-        "harness/service/access.py",
+        "harness/service/app.py",
         'origin.partition("://")[2] != headers.get("host")',
         'not origin.partition("://")[2].startswith(headers["host"])',
         f"{ACCESS}::test_a_page_of_another_site_opens_no_web_socket",
@@ -23,7 +23,7 @@ SERVICE = (
         f"{TERMINALS}::test_a_stranger_gets_no_terminal",
     ),
     (
-        "harness/service/body.py",
+        "harness/service/operations.py",
         "values.structures > self._limits.body_structures",
         "False",
         f"{BODIES}::test_a_body_of_too_many_structures_is_refused_before_it_has_arrived",

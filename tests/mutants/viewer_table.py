@@ -95,7 +95,7 @@ VIEWER = (
         f"{INDEX}::test_a_kept_table_serves_only_the_file_that_it_was_made_of",
     ),
     (
-        "harness/reports/page_text.py",
+        "harness/reports/page_values.py",
         "escape_text(text[:limit], multiline=True)",
         "text[:limit]",
         f"{TRANSCRIPTS}::test_invisible_characters_are_shown_as_escapes",
@@ -107,7 +107,7 @@ VIEWER = (
         f"{UNIT}/test_reports_html.py::test_hostile_text_changes_nothing_but_text",
     ),
     (
-        "harness/reports/page_text.py",
+        "harness/reports/page_values.py",
         "else [escape_text(node.content, multiline=True)]",
         "else [node.content]",
         f"{UNIT}/test_page_text.py::test_markdown_has_only_elements_of_the_list_and_classes_of_ours",

@@ -20,7 +20,7 @@ from session import Session
 sys.path.append(str(Path(__file__).parents[1]))
 from stub_nodes import Notes, StubNode, make_attempts, open_members
 
-from harness.service.workers.ray_workers import RayWorkers
+from harness.service.workers import RayWorkers
 
 NODES, PLACES, SECONDS = 64, 16, 0.05
 COUNT, ROUNDS = 20_000, 3

@@ -12,13 +12,13 @@ from docker import APIClient
 from harness.benchmarks import load_benchmark
 from harness.core.types import AttemptRecord, Submission
 from harness.environments import environment_spec
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.machine.images import build_images

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from harness import Sandbox, load_benchmark
-from harness.audit.attack import AttackFile, include_parts, list_parts
+from harness.audit.attack import AttackFile, choose_attacks, include_parts, list_parts
 from harness.audit.attack_kinds import read_prelude
-from harness.audit.suite import choose_attacks, list_attacks
+from harness.audit.suite import list_attacks
 from harness.benchmarks import Benchmark
 from harness.core.types import ProgramTests, Task
 from harness.environments.python.client import TestReport, run_tests

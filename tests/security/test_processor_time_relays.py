@@ -48,7 +48,7 @@ def submission(relay: AttackFile, end: str) -> Submission:
     return Submission(program, agent_output="")
 
 
-@pytest.mark.parametrize("relay", RELAYS, ids=lambda relay: relay.path.stem)
+@some_relays(2)
 async def test_no_relay_buys_processor_time_under_asserts(sandbox: Sandbox, relay: AttackFile) -> None:
     tests = ProgramTests(("assert f(1) == 1",), {"f": "f"})
     end = f"def f(x):\n    burn({BURNT_SECONDS})\n    return x\n"

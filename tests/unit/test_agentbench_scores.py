@@ -9,8 +9,13 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.categories import categories, category_of
-from harness.benchmarks.agentbench.scores import scores, status_metrics, upstream_status
+from harness.benchmarks.agentbench.tasks import (
+    categories,
+    category_of,
+    scores,
+    status_metrics,
+    upstream_status,
+)
 from harness.benchmarks.benchmark import TaskResult
 from harness.benchmarks.category import Outcome
 from harness.core.types import Status, Verdict

@@ -11,7 +11,7 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.categories import category_of
+from harness.benchmarks.agentbench.tasks import category_of
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.loading import load_recipe

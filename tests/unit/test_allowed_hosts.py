@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 from contexts import find_own_address
 
-from harness.environments.container import allowed_hosts, proxy
-from harness.environments.container.allowed_hosts import HostRefused, read_allowed_hosts
-from harness.environments.container.proxy import Proxy
+from harness.environments.container import proxy
+from harness.environments.container.proxy import HostRefused, Proxy, read_allowed_hosts
 
 PUBLIC, PRIVATE, LINK_LOCAL = "8.8.8.8", "10.1.2.3", "169.254.169.254"
 Answers = dict[str, list[str]]
@@ -102,11 +101,11 @@ async def test_a_name_that_leads_to_this_machine_is_refused_unless_its_address_i
     answers: Answers, own_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers["a.example"] = [PUBLIC]
-    monkeypatch.setattr(allowed_hosts, "_list_own_addresses", lambda: {PUBLIC})
+    monkeypatch.setattr(proxy, "_list_own_addresses", lambda: {PUBLIC})
     with pytest.raises(HostRefused, match=f"a.example has the addresses {PUBLIC}"):
         await read_allowed_hosts(["a.example"]).find_addresses("a.example", 80)
     monkeypatch.undo()
-    assert own_address in allowed_hosts._list_own_addresses()
+    assert own_address in proxy._list_own_addresses()
 
 
 @contextlib.asynccontextmanager

@@ -29,7 +29,7 @@ from harness.audit.attack_kinds import (
     ShellAttack,
     SqlAttack,
 )
-from harness.audit.relay.attack import BEGINNING
+from harness.audit.relay_attacks import BEGINNING
 from harness.audit.suite import ORDER, list_attacks, read_attacks, require_known_folders
 from harness.benchmarks import definitions, load_benchmark
 from harness.core.errors import DataError

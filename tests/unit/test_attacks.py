@@ -17,19 +17,33 @@ from case_checks import each_case
 from contexts import ListTranscript
 from effort import one_in_four
 
-from harness.audit.agent import CONSTANT, NULL, ORACLE, Suite, build_attacker, build_controls
 from harness.audit.attack import Attack
 from harness.audit.attack_kinds import ProgramAttack, choose_answers, choose_outputs
-from harness.audit.suite import list_attacks, list_attacks_on, list_fitting_attacks, name_target
+from harness.audit.suite import (
+    CONSTANT,
+    NULL,
+    ORACLE,
+    Suite,
+    build_attacker,
+    build_controls,
+    list_attacks,
+    list_attacks_on,
+    list_fitting_attacks,
+    name_target,
+)
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Reference, Task
 from harness.environments.text import SPEC as TEXT
-from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.short_answers import (
+    AnswerRule,
+    ExpectedText,
+    LiteralAnswer,
+    LiteralForm,
+    NumberAnswer,
+    PlainAnswer,
+    ShortAnswer,
+)
 from harness.environments.text.stated_answers import ChoiceAnswer, IntegerAnswer, PhraseAnswer
 from harness.runs.agents.agent import AttemptContext, settings_for
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.audit.agent import CONSTANT, NULL, ORACLE, Step
 from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ProgramAttack
-from harness.audit.results import Audit, AuditedAttempt, count_statuses, write_audit
+from harness.audit.report import print_audit, write_audit
+from harness.audit.results import Audit, AuditedAttempt, count_statuses
+from harness.audit.suite import CONSTANT, NULL, ORACLE, Step
 from harness.core.types import AttemptRecord, DataSource, Status
-from harness.reports.audit import print_audit
 from harness.runs.run_files import StorageError
 
 P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741

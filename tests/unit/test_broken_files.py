@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from case_checks import each_case
-from effort import one_in_four, text_of_length
+from effort import one_in_four, one_in_two, text_of_length
 
 from harness.audit.run import plan_resumed_audit
 from harness.benchmarks import load_benchmark
@@ -309,7 +309,7 @@ PLACES = [(name, place) for name, document in DOCUMENTS.items() for place in pla
 
 @each_case(
     ("name", "place"),
-    PLACES,
+    one_in_two(PLACES, 0),
     ids=lambda part: part if isinstance(part, str) else ".".join(part) or "whole",
 )
 def test_value_of_another_type_is_shown_or_refused(
@@ -371,7 +371,7 @@ OWN = "NAME = 'own'\nMETRIC = 'exact_match'\n"
 def test_program_that_ends_or_floods_us_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, said: str
 ) -> None:
-    monkeypatch.setattr("harness.benchmarks.custom.module.MAX_TASKS", 5)
+    monkeypatch.setattr("harness.benchmarks.custom.definition.MAX_TASKS", 5)
     path = tmp_path / "own.py"
     path.write_text(program)
     with pytest.raises((UsageError, DataError), match=said):

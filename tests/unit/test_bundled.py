@@ -12,8 +12,7 @@ import pytest
 
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.data.source import load_rows
-from harness.benchmarks.data.splits import SplitFiles
+from harness.benchmarks.data.source import SplitFiles, load_rows
 
 HUMANEVAL_FIELDS = ["task_id", "prompt", "entry_point", "canonical_solution", "test"]
 MBPP_FIELDS = ["source_file", "task_id", "prompt", "code", "test_imports", "test_list"]

@@ -11,7 +11,7 @@ from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.scores import scores
+from harness.benchmarks.agentbench.tasks import scores
 from harness.benchmarks.benchmark import TaskResult
 from harness.benchmarks.category import Outcome
 from harness.core.errors import DataError, UsageError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.models.codecs import decode_reply
+from harness.models.codecs import CODECS, decode_reply
 from harness.models.endpoint import Api
 from harness.models.messages import Counts, Finish
-from harness.models.streamed_replies import begin_streamed_reply
 
 
 def chat(reason: str | None, **message: Any) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def test_no_other_reply_counts() -> None:
 
 
 def test_a_stream_that_a_broken_connection_ended_does_not_count() -> None:
-    streamed = begin_streamed_reply("responses")
+    streamed = CODECS["responses"].Streamed()
     streamed.add({"type": "response.output_text.delta", "delta": "def f("})
     reply = decode_reply("responses", streamed.build())
     assert (reply.text, reply.choices[0].finish) == ("def f(", Finish.STOP)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks.data.hub_probe import hub_endpoint, offline_switch, why_unreachable
+from harness.benchmarks.data.download import hub_endpoint, offline_switch, why_unreachable
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks.data.local import data_suffix, read_rows
+from harness.benchmarks.data.local import file_suffix, read_rows
 from harness.core.errors import DataError
 
 ROWS = [{"id": 1, "text": "naïve 🦊 \u2028 end"}, {"id": 2, "text": "\x0b\x0c\x85"}]
@@ -191,7 +191,7 @@ def test_unreadable_file(tmp_path: Path) -> None:
 
 
 def test_suffixes() -> None:
-    assert data_suffix(Path("a.b.JSON")) == ".json"
-    assert data_suffix(Path("a.jsonl.gz")) == ".jsonl.gz"
-    assert data_suffix(Path("a.gz")) is None
-    assert data_suffix(Path("jsonl")) is None
+    assert file_suffix(Path("a.b.JSON")) == ".json"
+    assert file_suffix(Path("a.jsonl.gz")) == ".jsonl.gz"
+    assert file_suffix(Path("a.gz")) is None
+    assert file_suffix(Path("jsonl")) is None

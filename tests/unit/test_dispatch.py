@@ -11,7 +11,7 @@ from typing import Any
 from stub_nodes import Notes, StubNode, make_attempts, open_members, plan_attempts
 
 from harness.runs.executors.messages import LeaseBook
-from harness.service.workers.ray_workers import RayWorkers
+from harness.service.workers import RayWorkers
 
 NODES, PLACES, COUNT = 64, 4, 2000
 # After these numbers of verdicts, the next nodes drop dead.

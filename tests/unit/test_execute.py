@@ -21,18 +21,17 @@ from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
 from harness.environments import EnvironmentSpec, environment_specs, grading
-from harness.environments.base import Environment, EnvironmentContext
-from harness.environments.grader import StateGrader, TextGrader
+from harness.environments.base import Environment, EnvironmentContext, SandboxEnvironment
 from harness.environments.grading import GradingContext, grade_submission
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.spec import StateGrader, TextGrader
 from harness.host import retries
-from harness.host.blame import LOST_SANDBOX
+from harness.host.retries import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 from harness.sandbox.pool import SandboxPool

@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 from sealed_tasks import write_task
 
-from harness.audit.agent import NULL, ORACLE, Step
 from harness.audit.attack import Kind
-from harness.audit.forging.attack import MAKEFILE, PROGRAM, list_forging_attacks, name_kind
-from harness.audit.forging.result import collect_findings, describe_folders, summarise
-from harness.audit.forging.targets import SUFFIXES, Targets, find_targets, list_programs
+from harness.audit.folder_findings import collect_findings, describe_folders, summarise
+from harness.audit.forging import (
+    MAKEFILE,
+    PROGRAM,
+    SUFFIXES,
+    Targets,
+    find_targets,
+    list_forging_attacks,
+    list_programs,
+    name_kind,
+)
 from harness.audit.results import AuditedAttempt
+from harness.audit.suite import NULL, ORACLE, Step
 from harness.core.types import AttemptRecord, Status
 from harness.environments.container.task_folder import read_task_folder
 from harness.environments.os.root_sandbox import FileEntry

@@ -22,13 +22,13 @@ from model_server import (
 from streamed_events import message
 
 from harness.core.errors import UsageError
-from harness.models.chat_completions import MOST_CALLS
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
 from harness.models.messages import Message, ModelReply, ModelRequest, Role
 from harness.models.reply_cache import ReplyCache
 from harness.models.server_errors import InvalidRequestError
 from harness.models.settings import HiddenKey
+from harness.models.wire import MOST_CALLS
 
 HELLO = Message(Role.USER, "hello")
 

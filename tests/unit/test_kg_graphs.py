@@ -20,8 +20,7 @@ from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
 from harness.environments.kg.generator import _WORDS, make_schema, make_task_graph
 from harness.environments.kg.grader import GoldError, read_plan
-from harness.environments.kg.graph import Graph, Ontology
-from harness.environments.kg.program import Action, Entity, Program, parse_action
+from harness.environments.kg.graph import Action, Entity, Graph, Ontology, Program, parse_action
 from harness.environments.kg.session import ActionError, Session
 
 TURNS = 15
@@ -304,11 +303,12 @@ def published(request: pytest.FixtureRequest, shared_data: Path) -> list[Knowled
     return targets
 
 
+@pytest.mark.thorough
 @each_case("policy", POLICIES)
 def test_a_blind_agent_rarely_finds_the_answer_of_a_published_question(
     policy: Callable[[Blind], None], published: list[KnowledgeAnswer]
 ) -> None:
-    assert blind_rate(published, policy, 5 if THOROUGH else 2) <= 0.02
+    assert blind_rate(published, policy, 5) <= 0.02
 
 
 def test_the_oracle_solves_every_made_question(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.benchmarks.data import formats
+from harness.benchmarks.data import local
 from harness.core.errors import DataError, UsageError
 from harness.environments.lateral.game import LateralPuzzle
 from harness.models.endpoint import Endpoint
@@ -172,11 +172,11 @@ def test_an_archive_without_a_sheet_is_an_error(tmp_path: Path) -> None:
 def test_a_file_that_is_huge_unpacked_is_refused_before_it_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(formats, "MAX_UNPACKED_BYTES", 1024**2)
+    monkeypatch.setattr(local, "MAX_UNPACKED_BYTES", 1024**2)
     path = tmp_path / "dev.xlsx"
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/sharedStrings.xml", b"\0" * (formats.MAX_UNPACKED_BYTES + 1))
+        archive.writestr("xl/sharedStrings.xml", b"\0" * (local.MAX_UNPACKED_BYTES + 1))
     path.write_bytes(data.getvalue())
     assert path.stat().st_size < 10_000
     with pytest.raises(DataError, match="bytes unpacked"):
@@ -184,7 +184,7 @@ def test_a_file_that_is_huge_unpacked_is_refused_before_it_is_read(
 
 
 def test_a_row_far_below_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MAX_ROWS", 50)
+    monkeypatch.setattr(local, "MAX_ROWS", 50)
     book = openpyxl.Workbook()
     assert book.active is not None
     book.active.append(HEADINGS)

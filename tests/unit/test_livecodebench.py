@@ -28,9 +28,11 @@ from harness.benchmarks.livecodebench.problem import (
     Problem,
     Test,
     decode_private_tests,
+    files_of,
+    problems_of,
     read_problem,
+    release_names,
 )
-from harness.benchmarks.livecodebench.releases import files_of, problems_of, release_names
 from harness.core.errors import DataError, UsageError
 
 

@@ -7,8 +7,8 @@ import pytest
 from harness import UsageError, build_call_tests
 from harness.client.grader import describe_target
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, parse_json, write_json
-from harness.service.body import read_json
 from harness.service.errors import ServiceError
+from harness.service.operations import read_json
 from harness.service.verdicts.grade import GradeRequest
 
 LONG = 10**5000 + 7

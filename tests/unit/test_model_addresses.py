@@ -13,10 +13,9 @@ import pytest
 from model_server import ModelServer, RawReply, completion, error
 
 from harness.models import client as client_module
-from harness.models import outages
-from harness.models.addresses import describe_page, describe_proxy, list_likely_urls
+from harness.models import concurrency
 from harness.models.client import open_client
-from harness.models.endpoint import Endpoint
+from harness.models.endpoint import Endpoint, describe_page, describe_proxy, list_likely_urls
 from harness.models.messages import Message, ModelReply, ModelRequest, Role
 from harness.models.server_errors import ModelError, ModelRefusedError
 
@@ -35,7 +34,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "FIRST_BACKOFF_SECONDS", 0.01)
-    monkeypatch.setattr(outages, "SHORT_FAULT_SECONDS", 0.0)
+    monkeypatch.setattr(concurrency, "SHORT_FAULT_SECONDS", 0.0)
 
 
 async def ask(url: str, **settings: Any) -> ModelReply:
@@ -154,14 +153,14 @@ async def test_a_server_that_is_down_is_reported_at_the_first_try_and_asked_agai
 async def test_a_server_that_drops_packets_is_reported_before_the_connection_times_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(concurrency, "SILENT_SECONDS", 0.0)
     told = asyncio.Event()
 
     async def find_obstacle() -> str:
         told.set()
         return "no connection within 1.5 s"
 
-    with outages.Outage(Endpoint(model="m", base_url="http://10.0.0.1/v1")).watch(find_obstacle):
+    with concurrency.Outage(Endpoint(model="m", base_url="http://10.0.0.1/v1")).watch(find_obstacle):
         await told.wait()
         await asyncio.sleep(0)
     assert ["no connection within 1.5 s" in text for text in list_warnings(caplog)] == [True]
@@ -170,7 +169,7 @@ async def test_a_server_that_drops_packets_is_reported_before_the_connection_tim
 async def test_a_slow_server_is_not_reported(
     server: ModelServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outages, "SILENT_SECONDS", 0.0)
+    monkeypatch.setattr(concurrency, "SILENT_SECONDS", 0.0)
     server.script = lambda asked: RawReply(200, completion("late"), wait_seconds=0.3)
     assert (await ask(server.url)).text == "late"
     assert list_warnings(caplog) == []

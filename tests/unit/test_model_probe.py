@@ -17,8 +17,7 @@ from harness.cli.app import main
 from harness.models import client
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
-from harness.models.findings import describe_facts
-from harness.models.probe import ModelFacts, probe_model, probe_tools
+from harness.models.probe import ModelFacts, describe_facts, probe_model, probe_tools
 from harness.models.server_errors import ModelError, ModelRefusedError
 
 

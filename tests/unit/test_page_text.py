@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from case_checks import each_case
 
-from harness.reports.page_text import ELEMENTS, SHOWN_CHARACTERS, Node, describe_blocks, mark_up, show_text
+from harness.reports.page_values import ELEMENTS, SHOWN_CHARACTERS, Node, describe_blocks, mark_up, show_text
 from harness.reports.transcript_entries import ShownTexts, describe_entry
 
 HOSTILE = """<script>alert(1)</script> <b onclick=x>b</b> [l](javascript:alert(1)) <http://198.51.100.1/>

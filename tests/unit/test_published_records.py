@@ -16,7 +16,7 @@ from text_world_replays import GOALS, SESSIONS, ShopRecords, find_shop, find_sho
 
 from harness.core.types import PlainData, Status, Submission, Task
 from harness.environments.house import environment as house
-from harness.environments.house.grader import grade_game
+from harness.environments.house.environment import grade_game
 from harness.environments.house.play import HouseGame
 from harness.environments.web import environment as web
 from harness.environments.web.catalogue import load_catalogue

@@ -12,8 +12,8 @@ from case_checks import each_case
 
 from harness.core.errors import UsageError, describe_installation
 from harness.sandbox.failures import raise_refusal
-from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError
+from harness.service.operations import read_json
 from harness.service.sandboxes.models import CreateSandboxRequest
 from harness.service.server import _bind
 from harness.service.verdicts.grade import GradeRequest

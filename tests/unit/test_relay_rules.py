@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.audit.attack import Kind
-from harness.audit.relay.attack import (
+from harness.audit.attack import Kind, choose_attacks
+from harness.audit.relay_attacks import (
+    ReceivedRequest,
     check_end,
     check_received,
     check_requests,
-    choose_relay_attacks,
     list_relay_attacks,
 )
-from harness.audit.relay.canary import ReceivedRequest
 from harness.audit.suite import list_attacks
 from harness.core.errors import UsageError
 
@@ -121,5 +120,7 @@ def test_no_benchmark_is_attacked_by_an_attack_on_the_relay() -> None:
 
 def test_an_unknown_attack_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="unknown attack 'slow-client'"):
-        choose_relay_attacks(["slow-client"])
-    assert [attack.name for attack in choose_relay_attacks(["slow-clients"])] == ["slow-clients"]
+        choose_attacks(list_relay_attacks(), ["slow-client"])
+    assert [attack.name for attack in choose_attacks(list_relay_attacks(), ["slow-clients"])] == [
+        "slow-clients"
+    ]

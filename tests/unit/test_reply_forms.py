@@ -5,8 +5,7 @@ from __future__ import annotations
 from case_checks import each_case
 from effort import text_of_length
 
-from harness.benchmarks.fences import read_blocks
-from harness.benchmarks.replies import CodeRule, extract_code, remark_on_code
+from harness.benchmarks.replies import CodeRule, extract_code, read_blocks, remark_on_code
 from harness.core.scoring.answers import drop_thoughts
 
 F = "def f(x):\n    return x + 1"

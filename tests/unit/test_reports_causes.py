@@ -3,8 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.core.types import AttemptRecord, Status
-from harness.reports.charts import draw_curve
 from harness.reports.failures import Cause, Causes
+from harness.reports.html import draw_curve
 
 FAILED = AttemptRecord("a", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 1.0, None)
 

@@ -8,15 +8,14 @@ from typing import Any
 
 from viewer_fixtures import read_page_texts
 
-from harness.benchmarks.agentbench.categories import categories
-from harness.benchmarks.agentbench.scores import scores
+from harness.benchmarks.agentbench.tasks import categories, scores
 from harness.benchmarks.benchmark import TaskResult
 from harness.benchmarks.category import Outcome
 from harness.core.types import DataSource, Status, Summary
 from harness.reports.html import render_html
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.table import print_summary
-from harness.runs.usage import add_server_use, sum_server_use
+from harness.runs.stored_result import add_server_use, sum_server_use
 
 PLAIN = Summary(1, 1, 1, 1.0, {1: 1.0}, {Status.PASSED: 1}, {})
 

@@ -17,8 +17,7 @@ from harness.benchmarks.data import source
 from harness.core.errors import DataError, UsageError
 from harness.environments.repository.controls import make_controls
 from harness.environments.repository.logs import END, PARSERS, START, count_tests, find_status, read_log
-from harness.environments.repository.machine import steers_tests
-from harness.environments.repository.target import RepositorySetup, RepositoryTests
+from harness.environments.repository.machine import RepositorySetup, RepositoryTests, steers_tests
 from harness.environments.repository.trial import list_patched
 from harness.runs.agents.predictions import _read
 

@@ -9,7 +9,7 @@ import pytest
 from case_checks import each_case
 
 from harness import UsageError
-from harness.rl.samples import RewardSample, make_sample
+from harness.rl.grading import RewardSample, make_sample
 from harness.rl.trl import VerdictReward, read_completion
 from harness.service.verdicts.rewards import find_completion
 

@@ -400,12 +400,11 @@ OTHERS = {
     "reports/imports/__init__.py": "a file of another project that the user names",
     "reports/imports/evalplus.py": "a program in a folder that the user names",
     "reports/imports/inspect.py": "a log that the user names",
-    "reports/viewer/browser.py": "a new private file",
-    "reports/viewer/export.py": "new files in the new folder of published pages",
+    "reports/viewer/export.py": "new files in the new folder of published pages, and a new private file",
     "audit/attack.py": "an attack that is a part of harness",
-    "audit/forging/targets.py": "the texts of a task folder",
-    "audit/lint/machine.py": "the tests and the solution of a task folder",
-    "audit/lint/static.py": "the files of a task folder",
+    "audit/forging.py": "the texts of a task folder",
+    "audit/lint.py": "the tests and the solution of a task folder",
+    "audit/lint_files.py": "the files of a task folder",
 }
 
 

@@ -11,8 +11,7 @@ from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
 from harness.core.errors import DataError, UsageError
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import hint_at_format, import_names, import_samples
+from harness.reports.imports import KnownTasks, hint_at_format, import_names, import_samples
 
 
 def read(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.service.body import Bodies, read_json
 from harness.service.errors import InvalidRequestError
+from harness.service.operations import Bodies, read_json
 from harness.service.settings import ServiceLimits
 from harness.service.verdicts.grade import GradeRequest
 

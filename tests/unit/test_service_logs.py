@@ -8,7 +8,7 @@ import logging
 import pytest
 from case_checks import each_case
 
-from harness.service.logs import log_as_json
+from harness.service.metrics import log_as_json
 
 SECRET = "a-secret-token-of-a-service"
 

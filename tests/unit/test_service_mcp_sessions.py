@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.service.errors import ShareUsedError
-from harness.service.mcp.sessions import McpSessions
+from harness.service.mcp import McpSessions
 
 
 class Clock:

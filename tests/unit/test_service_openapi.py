@@ -7,7 +7,7 @@ from typing import Any
 from case_checks import each_case
 from fastapi import Response
 
-from harness.service.openapi import describe, describe_operations
+from harness.service.app import describe, describe_operations
 from harness.service.operations import OperationRoute
 from harness.service.server import list_operations
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from harness.service.body import read_json
 from harness.service.errors import InvalidRequestError
+from harness.service.operations import read_json
 from harness.service.verdicts.grade import GradeRequest
 
 

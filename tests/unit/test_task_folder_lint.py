@@ -7,11 +7,17 @@ from typing import Any
 
 from sealed_tasks import write_task
 
-from harness.audit.lint.machine import IMAGE_BYTES, LEAKED, MOST_IMAGE_BYTES, judge_attempts
-from harness.audit.lint.static import Finding, Severity, lint_folder
+from harness.audit.lint import (
+    IMAGE_BYTES,
+    LEAKED,
+    MOST_IMAGE_BYTES,
+    conclude_lint,
+    judge_attempts,
+    write_findings,
+)
+from harness.audit.lint_files import Finding, Severity, lint_folder
 from harness.core.types import AttemptRecord, Status
 from harness.environments.container.task_folder import read_task_folder
-from harness.reports.lint import conclude_lint, write_findings
 
 CANARY = "# canary GUID 1\n"
 TOML = 'schema_version = "1.4"\n[agent]\ntimeout_sec = 100\n[verifier]\ntimeout_sec = 60\n'

@@ -14,7 +14,7 @@ from contexts import no_context
 from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.category import find_catalogue
 from harness.environments.web.environment import (

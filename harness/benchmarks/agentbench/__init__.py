@@ -7,16 +7,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from harness.benchmarks.agentbench.categories import (
+from harness.benchmarks.agentbench.layout import read_layout
+from harness.benchmarks.agentbench.tasks import (
     WEB_BROWSING,
     AgentBenchOptions,
     categories,
     category_of,
     options_model,
+    play,
+    read,
+    scores_of,
+    status_metrics,
+    submit,
 )
-from harness.benchmarks.agentbench.layout import read_layout
-from harness.benchmarks.agentbench.scores import status_metrics
-from harness.benchmarks.agentbench.tasks import play, read, scores_of, submit
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.category import Category
 from harness.benchmarks.data.hub import HubDataset
@@ -74,9 +77,7 @@ BENCHMARKS = (
         find_category=category_of,
         names_tell_splits=False,
         missing={name: f"--filter-category {name} selects it" for name in ("dev", "std")},
-        missing_categories={
-            WEB_BROWSING: "it is Mind2Web's recorded web pages, which harness does not run",
-        },
+        missing_categories={WEB_BROWSING: "it is Mind2Web's recorded web pages, which harness does not run"},
         narrow=_narrow,
         gather=read_layout,
         why_quarantined=_first(lambda category, task_id: category.why_quarantined(task_id)),

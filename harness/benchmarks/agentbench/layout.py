@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from harness.benchmarks.agentbench.categories import AgentBenchOptions, categories, folders
+from harness.benchmarks.agentbench.tasks import AgentBenchOptions, categories, folders
 from harness.benchmarks.category import Category, CategoryFiles
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row

@@ -1,38 +1,122 @@
-"""Download one file from a URL, resume it after an interruption, and write its SHA-256 in a note.
-
-The code is ours because no library was found that keeps an interrupted download. When a connection is lost
-for good, `huggingface_hub` (2.4) and `pooch` (1.9) delete everything, and a file of LiveCodeBench has up to 2
-GB. `pooch` does not retry either. `huggingface_hub` loses up to 10 MiB at each interruption, checks only the
-size of a file, knows no other publisher than the hub, and accepts a copy that was changed on the disk.
-"""
+"""A quick probe of the dataset hub, made before `datasets` is imported, because that takes seconds."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import re
+import ssl
+import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.benchmarks.data.cache import note_file, now, replace_file
-from harness.benchmarks.data.hub_probe import hub_endpoint, unreachable_error
 from harness.core.errors import DataError
-from harness.core.http_session import open_session
 from harness.core.inputs.files import hash_file, read_input
 from harness.core.inputs.json_text import parse_json
 from harness.core.lock import exclusive
+from harness.core.secret_forms import open_session
 
 if TYPE_CHECKING:
     import requests
 
+DEFAULT_ENDPOINT = "https://huggingface.co"
+PROBE_SECONDS = 3.0
+
+_OFFLINE_SWITCHES = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
+_GATEWAY_STATUSES = (407, 502, 503, 504)
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 TRIES = 3
 # A broken connection loses at most this many bytes of the download.
 CHUNK = 16 * 1024
+
+
+class HubUnreachableError(DataError):
+    """The publisher's host does not answer or must not be asked, and the cache has no copy."""
+
+
+def unreachable_error(place: str, reason: str) -> HubUnreachableError:
+    """Return the error for a host that does not answer."""
+    what = "the hub " if place == hub_endpoint() else ""
+    return HubUnreachableError(
+        f"{what}{place} cannot be reached: {reason}",
+        hint="use --data PATH with the benchmark's own file, or --data bundled for a small sample",
+    )
+
+
+def hub_endpoint() -> str:
+    """Return the hub's base URL: HF_ENDPOINT, or the public hub."""
+    return (os.environ.get("HF_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
+
+
+def find_mirror(url: str) -> str:
+    """Return the URL of a published file on the mirror HARNESS_MIRROR, or the URL itself if that is unset."""
+    mirror = os.environ.get("HARNESS_MIRROR", "").rstrip("/")
+    return f"{mirror}/{url.partition('://')[2]}" if mirror else url
+
+
+def offline_switch() -> str | None:
+    """Return the name of the environment variable that forbids the hub, if one is set."""
+    for name in _OFFLINE_SWITCHES:
+        if os.environ.get(name, "").strip().upper() in {"1", "ON", "YES", "TRUE"}:
+            return name
+    return None
+
+
+def why_unreachable(endpoint: str, *, within: float = PROBE_SECONDS) -> str | None:
+    """Return the reason why the hub does not answer, after at most `within` seconds, or None if it does.
+
+    The request goes through the proxy of the environment. A thread makes it, because a name lookup has no
+    timeout.
+    """
+    reasons: list[str | None] = []
+    probe = threading.Thread(target=lambda: reasons.append(_ask(endpoint, within)), daemon=True)
+    probe.start()
+    probe.join(within)
+    return reasons[0] if reasons else f"no answer within {within:g} s"
+
+
+def _ask(endpoint: str, timeout: float) -> str | None:
+    proxies = urllib.request.getproxies()
+    for scheme in ("http", "https"):
+        if "all" in proxies:
+            proxies.setdefault(scheme, proxies["all"])
+    if proxies.get(endpoint.partition(":")[0], "").startswith("socks"):
+        return None  # The standard library has no SOCKS, so that only `datasets` can find out.
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=_any_certificate()), _Stay
+    )
+    try:
+        opener.open(urllib.request.Request(endpoint, method="HEAD"), timeout=timeout).close()
+    except urllib.error.HTTPError as answer:
+        return f"its gateway answers {answer.code}" if answer.code in _GATEWAY_STATUSES else None
+    except urllib.error.URLError as error:
+        return str(getattr(error.reason, "strerror", None) or error.reason)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(error) or type(error).__name__
+    return None
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Accepts a redirect as an answer and does not follow it."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _any_certificate() -> ssl.SSLContext:
+    # The probe sends nothing secret, and `datasets` checks the certificate with its own store later.
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _ignore_progress(_name: str, _done: int, _total: int | None) -> None:
@@ -89,13 +173,7 @@ def download(url: str, path: Path, *, published_at: str, observer: DownloadObser
                 f"{url} has SHA-256 {found}, but the hub names {wanted}",
                 hint="a proxy or a mirror changed the file, or has an old one",
             )
-        note = {
-            "url": published_at,
-            **facts,
-            "bytes": part.stat().st_size,
-            "sha256": found,
-            "fetched": now(),
-        }
+        note = {"url": published_at, **facts, "bytes": part.stat().st_size, "sha256": found, "fetched": now()}
         os.replace(part, path)
         replace_file(note_file(path), json.dumps(note, indent=2).encode() + b"\n")
         state.unlink(missing_ok=True)

@@ -18,6 +18,16 @@ from harness.core.inputs.json_text import parse_json
 _MAX_DIGITS = 4000
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
+# A field with one of these words in its name is part of the tests, of their limits, or of the right answers.
+_GRADING_WORDS = frozenset(
+    (
+        *("test", "tests", "testcase", "testcases", "check", "checks", "checker", "checkers", "verifier"),
+        *("assert", "asserts", "assertion", "assertions", "expected", "oracle", "input", "inputs", "output"),
+        *("outputs", "atol", "rtol", "tolerance", "epsilon", "timeout", "limit", "limits", "setup"),
+        *("grader", "grading", "judge", "rubric", "rubrics", "scoring", "alias", "aliases"),
+    )
+)
+_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +76,6 @@ class WatchedFields(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values_unseen)
-
-
-# A field with one of these words in its name is part of the tests, of their limits, or of the right answers.
-_GRADING_WORDS = frozenset(
-    (
-        *("test", "tests", "testcase", "testcases", "check", "checks", "checker", "checkers", "verifier"),
-        *("assert", "asserts", "assertion", "assertions", "expected", "oracle", "input", "inputs", "output"),
-        *("outputs", "atol", "rtol", "tolerance", "epsilon", "timeout", "limit", "limits", "setup"),
-        *("grader", "grading", "judge", "rubric", "rubrics", "scoring", "alias", "aliases"),
-    )
-)
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
 def names_grading(field: str) -> bool:

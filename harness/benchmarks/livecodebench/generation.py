@@ -18,15 +18,19 @@ from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.livecodebench.prediction import ChoiceOptions, write_program
-from harness.benchmarks.livecodebench.problem import HIDDEN, Filters, PackedTests, Problem, read_problem
-from harness.benchmarks.livecodebench.releases import (
+from harness.benchmarks.livecodebench.problem import (
+    HIDDEN,
     LATEST,
     ONLY_TEST,
+    Filters,
+    PackedTests,
+    Problem,
     ReleaseFile,
     describe_window,
     files_of,
     name_release,
     problems_of,
+    read_problem,
 )
 from harness.benchmarks.options import NO_EFFECT, OptionEffect, validate_options
 from harness.benchmarks.programs import SubmitProgram

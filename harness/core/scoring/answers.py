@@ -1,7 +1,8 @@
-"""Score short answers as text: exact match, F1 over tokens, and containment.
+r"""Score short answers as text: exact match, F1 over tokens, and containment.
 
 A question may have several gold answers, and the best score counts. All functions are pure and take time in
-proportion to the length of the texts.
+proportion to the length of the texts. The last ones find the part of a reply that its marks declare to be the
+answer: `<answer>`, `\boxed{}` and `####`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -26,6 +27,77 @@ _PLAIN = str.maketrans(
 )
 # Normalising a run of combining marks takes quadratic time, and no word is this long.
 _PIECE = re.compile(r"\s+|\S{1,256}")
+MAX_REPLY_CHARACTERS = 2_000_000
+"""The longest reply that is searched for an answer. The longest replies of models have half as many."""
+MAX_ANSWER_CHARACTERS = 100_000
+"""The longest answer that is parsed as a whole, and the longest end that is searched for the last answer."""
+MAX_MATHS_CHARACTERS = 2000
+"""The longest answer in LaTeX that is compared. No gold answer of MATH has 200 characters."""
+MAX_NUMBER_CHARACTERS = 1000
+"""The longest number that is read. A longer one equals nothing."""
+# A command, an escaped brace or backslash that is not a brace, or a brace. `\\boxed` counts as the
+# command, since replies are often escaped once too often.
+_BOX_PIECE = re.compile(
+    r"\\(?P<command>boxed|fbox)(?![A-Za-z])[ \t]*(?P<brace>\{)?"
+    r"|\\\\(?!boxed|fbox)|\\[{}]|(?P<open>\{)|(?P<close>\})"
+)
+_REST = re.compile(r"[^$\n]*")
+# A thought is between two marks of one kind, `<KIND>` and `</KIND>`. Seed-OSS and MiniMax put a name before
+# the kind, Magistral writes square brackets, and Kimi-VL, OpenThinker and Cohere have marks of their own.
+_THOUGHT = re.compile(
+    r"<(?P<end>/)?(?:[a-z][\w-]{0,20}:)?(?P<kind>think(?:ing)?|thoughts?|reasoning|reflection|scratchpad)>"
+    r"|\[(?P<end2>/)?THINK\]|◁(?P<end3>/)?think▷"
+    r"|<\|(?:begin_of|(?P<end4>end_of))_thought\|>|<\|(?:START|(?P<end5>END))_THINKING\|>",
+    re.IGNORECASE,
+)
+_ENDS = ("end", "end2", "end3", "end4", "end5")
+_QUOTES = frozenset("'\"`")
+# gpt-oss writes messages, each in a channel: `analysis` for thoughts, `final` for the reply, and one with a
+# recipient for each call of a tool. Source: OpenAI's Harmony response format.
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>[^<]{0,200}+)?<\|channel\|>\s{0,20}+(?P<name>\w{0,40}+)[^<]{0,200}+"
+    r"(?:<\|constrain\|>[^<]{0,100}+)?<\|message\|>"
+)
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
+# A server that removes special tokens leaves the names of the channels.
+_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\W])")
+_BARE_CHANNEL = re.compile(r"assistant(?P<name>final|commentary)")
+# `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`, `<end_of_turn>` and their relatives.
+_END_OF_TEXT = (
+    r"(?:<[|｜](?:im_end|end|return|eo[tsm](?:_id)?|end_?of_?text|(?:\w{1,20}_)?end[_▁]of[_▁]\w{1,20}"
+    r"|endof\w{1,20})[|｜]>|</s>|<end_of_turn>|<eos>|\[EOS\]|\[e~\[)"
+)
+_END_OF_REPLY = re.compile(rf"(?:\s*+{_END_OF_TEXT})++\s*\Z", re.IGNORECASE)
+_END_AFTER_FENCE = re.compile(rf"^([ \t]*+(?:`{{3,}}+|~{{3,}}+))[ \t]*+(?:{_END_OF_TEXT})++", re.I | re.M)
+_NEXT_TURN = re.compile(
+    rf"{_END_OF_TEXT}\s*+(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<[|｜](?:user|assistant)[|｜]>)",
+    re.IGNORECASE,
+)
+# An editor may write these before the first character of a file, and no eye sees them.
+_INVISIBLE_STARTS = re.compile("^[\ufeff\u200b\u2060]+", re.MULTILINE)
+_TAG = re.compile(r"<(?P<end>/?)answer>", re.IGNORECASE)
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_HASHES = re.compile(r"(?<!#)####(?!#)[ \t]*(?P<line>[^\n]*)")
+# A number follows the mark at once, or after its sign, its currency and marks of formatting. Any other line
+# is a heading in Markdown.
+_NUMBER_FIRST = re.compile(
+    r"(?:\W{0,4}(?:the\s+)?(?:final\s+)?answer(?:\s+is)?)?(?:[^\w\n]|_){0,12}\d", re.IGNORECASE
+)
+_HEADING = re.compile(r"\W{0,4}\d{1,2}\W{0,4}[.):]\W{0,4}\s.*[A-Za-z]")
+# The number and one word after it, such as its unit. "18 or 19" continues, because it is not one number.
+_CLAUSE = re.compile(
+    r"[.!?;:](?=\s|\Z)|[ \t]\(|,[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])"
+    r"|(?<=[A-Za-z])(?<!\bor)(?<!\band)(?<!\bto)[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])",
+    re.IGNORECASE,
+)
+# The last line of a reply to the prompts of simple-evals and of Minerva.
+_STATED = re.compile(
+    r"[*_#>\s]{0,8}(?:final\s+)?answer[*_\s]{0,4}:[*_\s]{0,4}"
+    r"(?:the\s+final\s+answer\s+is\s*:?\s*)?(?P<answer>.{1,500}?)"
+    r"(?:\.?\s*I\s+hope\s+it\s+is\s+correct)?[.*_\s]{0,8}",
+    re.IGNORECASE,
+)
+_MATHS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
 
 
 def normalised(text: str) -> str:
@@ -120,28 +192,6 @@ def _some(golds: Sequence[str]) -> Sequence[str]:
     return golds
 
 
-MAX_REPLY_CHARACTERS = 2_000_000
-"""The longest reply that is searched for an answer. The longest replies of models have half as many."""
-
-MAX_ANSWER_CHARACTERS = 100_000
-"""The longest answer that is parsed as a whole, and the longest end that is searched for the last answer."""
-
-MAX_MATHS_CHARACTERS = 2000
-"""The longest answer in LaTeX that is compared. No gold answer of MATH has 200 characters."""
-
-MAX_NUMBER_CHARACTERS = 1000
-"""The longest number that is read. A longer one equals nothing."""
-
-
-# A command, an escaped brace or backslash that is not a brace, or a brace. `\\boxed` counts as the
-# command, since replies are often escaped once too often.
-_BOX_PIECE = re.compile(
-    r"\\(?P<command>boxed|fbox)(?![A-Za-z])[ \t]*(?P<brace>\{)?"
-    r"|\\\\(?!boxed|fbox)|\\[{}]|(?P<open>\{)|(?P<close>\})"
-)
-_REST = re.compile(r"[^$\n]*")
-
-
 def last_boxed(text: str) -> str | None:
     r"""Return the stripped content of the last complete `\boxed{}`, or None if there is none.
 
@@ -174,41 +224,6 @@ def _keep(last: dict[str, tuple[int, int | None]], command: str, start: int, end
     """Remember the span if it begins after the one that is known: an outer box ends after its inner ones."""
     if command and start > last.get(command, (-1, -1))[0]:
         last[command] = (start, end)
-
-
-# A thought is between two marks of one kind, `<KIND>` and `</KIND>`. Seed-OSS and MiniMax put a name before
-# the kind, Magistral writes square brackets, and Kimi-VL, OpenThinker and Cohere have marks of their own.
-_THOUGHT = re.compile(
-    r"<(?P<end>/)?(?:[a-z][\w-]{0,20}:)?(?P<kind>think(?:ing)?|thoughts?|reasoning|reflection|scratchpad)>"
-    r"|\[(?P<end2>/)?THINK\]|◁(?P<end3>/)?think▷"
-    r"|<\|(?:begin_of|(?P<end4>end_of))_thought\|>|<\|(?:START|(?P<end5>END))_THINKING\|>",
-    re.IGNORECASE,
-)
-_ENDS = ("end", "end2", "end3", "end4", "end5")
-_QUOTES = frozenset("'\"`")
-# gpt-oss writes messages, each in a channel: `analysis` for thoughts, `final` for the reply, and one with a
-# recipient for each call of a tool. Source: OpenAI's Harmony response format.
-_CHANNEL = re.compile(
-    r"(?:<\|start\|>[^<]{0,200}+)?<\|channel\|>\s{0,20}+(?P<name>\w{0,40}+)[^<]{0,200}+"
-    r"(?:<\|constrain\|>[^<]{0,100}+)?<\|message\|>"
-)
-_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
-# A server that removes special tokens leaves the names of the channels.
-_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\W])")
-_BARE_CHANNEL = re.compile(r"assistant(?P<name>final|commentary)")
-# `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`, `<end_of_turn>` and their relatives.
-_END_OF_TEXT = (
-    r"(?:<[|｜](?:im_end|end|return|eo[tsm](?:_id)?|end_?of_?text|(?:\w{1,20}_)?end[_▁]of[_▁]\w{1,20}"
-    r"|endof\w{1,20})[|｜]>|</s>|<end_of_turn>|<eos>|\[EOS\]|\[e~\[)"
-)
-_END_OF_REPLY = re.compile(rf"(?:\s*+{_END_OF_TEXT})++\s*\Z", re.IGNORECASE)
-_END_AFTER_FENCE = re.compile(rf"^([ \t]*+(?:`{{3,}}+|~{{3,}}+))[ \t]*+(?:{_END_OF_TEXT})++", re.I | re.M)
-_NEXT_TURN = re.compile(
-    rf"{_END_OF_TEXT}\s*+(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<[|｜](?:user|assistant)[|｜]>)",
-    re.IGNORECASE,
-)
-# An editor may write these before the first character of a file, and no eye sees them.
-_INVISIBLE_STARTS = re.compile("^[\ufeff\u200b\u2060]+", re.MULTILINE)
 
 
 def drop_thoughts(reply: str) -> str:
@@ -301,3 +316,56 @@ def _read_bare_channels(text: str) -> str:
         return ""
     last = next((mark for mark in reversed(marks) if mark["name"] == "final"), None)
     return text[marks[0].start() :] if last is None else text[last.end() :]
+
+
+def stated_answer(text: str) -> str | None:
+    """Return the answer of a reply whose last line is `Answer: ...`, without its dollars, else None.
+
+    Source: the prompts of simple-evals, and of Minerva ("Final Answer: The final answer is ... I hope it is
+    correct.").
+    """
+    lines = text.rstrip().rsplit("\n", 1)
+    found = _STATED.fullmatch(lines[-1][:1000])
+    if found is None:
+        return None
+    answer = found["answer"].strip()
+    inside = _MATHS.fullmatch(answer)
+    return next(filter(None, inside.groups())).strip() if inside else answer
+
+
+def tagged_answer(text: str) -> str | None:
+    """Return the stripped text in the last `<answer>` of a reply, or None if there is none.
+
+    The last tag may lack its end, because some models stop there. Takes time in proportion to the text.
+    """
+    tags = list(_TAG.finditer(text))
+    for place in range(len(tags) - 1, -1, -1):
+        if not tags[place]["end"]:
+            closed = place + 1 < len(tags)
+            inside = text[tags[place].end() : tags[place + 1].start() if closed else len(text)].strip()
+            return inside if inside or closed else None
+    return None
+
+
+def marked_parts(text: str) -> Iterator[str]:
+    r"""Yield the parts of a reply that its marks declare to be the answer, the last mark first.
+
+    The marks are the last `\boxed{}`, the last `<answer>` and the last `####` that a number follows. The part
+    after `####` ends with the clause of the number.
+    """
+    places: list[tuple[int, str]] = []
+    box, boxes = last_boxed(text), [found.start() for found in _BOX.finditer(text)]
+    if box is not None and boxes:
+        places.append((boxes[-1], box))
+    tags = [found.start() for found in _TAG.finditer(text) if not found["end"]]
+    if tags and (inside := tagged_answer(text)) is not None:
+        places.append((tags[-1], inside))
+    lines = list(_HASHES.finditer(text))
+    for line in reversed(lines):
+        number = _NUMBER_FIRST.match(line["line"])
+        if number is not None and not (len(lines) > 1 and _HEADING.match(line["line"])):
+            end = _CLAUSE.search(line["line"], number.end())
+            places.append((line.start(), line["line"][: end.start()] if end else line["line"]))
+            break
+    for _, part in sorted(places, reverse=True):
+        yield part

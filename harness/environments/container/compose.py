@@ -224,7 +224,7 @@ class Service(_Part):
 
     # Every port of a service is open to the others, and none to the host.
     ignored = frozenset(("expose", "init", "labels", "logging", "ports", "pull_policy", "shm_size")) | {
-        *("stop_grace_period", "stop_signal"),
+        *("stop_grace_period", "stop_signal")
     }
 
     build: Annotated[Build | None, BeforeValidator(_read_build)] = None

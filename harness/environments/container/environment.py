@@ -16,17 +16,11 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
-from harness.environments.base import EnvironmentContext, MachineRules
-from harness.environments.container.allowed_hosts import read_allowed_hosts
+from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
 from harness.environments.container.compose import read_services
 from harness.environments.container.images import choose_limits, find_main_image, find_services
-from harness.environments.container.machine import (
-    ContainerSandbox,
-    Machine,
-    describe_failure,
-    open_machine,
-)
-from harness.environments.container.proxy import give_proxy
+from harness.environments.container.machine import ContainerSandbox, Machine, describe_failure, open_machine
+from harness.environments.container.proxy import give_proxy, read_allowed_hosts
 from harness.environments.container.seal import Level
 from harness.environments.container.services import Group, Services, open_group
 from harness.environments.container.target import TaskFolderSetup
@@ -47,7 +41,6 @@ from harness.environments.container.task_toml import (
 from harness.environments.os.environment import KEEP_BYTES, format_result
 from harness.environments.os.file_copies import Snapshot, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.limits import Limits
 
@@ -391,10 +384,7 @@ async def solve(environment: ContainerEnvironment) -> Submission:
     given = folder.toml.solution.env
     result = await machine.exec(
         f"exec /solution/{SOLVE_SCRIPT}",
-        env={
-            **ORACLE_VARIABLES,
-            **resolve_env(given, environment.setup.pass_env, place="solution.env"),
-        },
+        env={**ORACLE_VARIABLES, **resolve_env(given, environment.setup.pass_env, place="solution.env")},
         timeout=min(folder.toml.agent.timeout_sec or environment.seconds_left, environment.seconds_left),
         keep_bytes=SHOWN_BYTES,
     )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.container.artifacts import list_artifacts
-from harness.environments.container.changes import Carried, carry_changes, list_changes
+from harness.environments.container.changes import Carried, carry_changes, list_artifacts, list_changes
 from harness.environments.container.machine import Machine
 from harness.environments.container.proxied.run import run_proxied
 from harness.environments.container.reward import PASS_AT, REWARD
@@ -19,15 +18,18 @@ from harness.environments.container.scene import Scene
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import TaskFolder
-from harness.environments.container.verifier import Tests, TestsRun, read_tests, run_tests
-from harness.environments.container.verifier_machine import (
+from harness.environments.container.verifier import (
     NoVerifierMachine,
+    Tests,
+    TestsRun,
     VerifierMachine,
     choose_verifier_machine,
     open_verifier_machine,
+    read_tests,
+    run_tests,
 )
-from harness.environments.grader import StateGrader
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
+from harness.environments.spec import StateGrader
 
 if TYPE_CHECKING:
     from harness.environments.container.environment import ContainerEnvironment

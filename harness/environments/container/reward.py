@@ -24,6 +24,35 @@ MAX_KEYS = 100
 MAX_KEY_CHARACTERS = 100
 PASS_AT = 1.0
 REWARD = "reward"
+# The report of pytest's option -rA, and with it the files of CTRF.
+_REPORTED = re.compile(
+    r"^(?:PASSED|FAILED|ERROR|XFAIL|XPASS|SKIPPED) .*?(?P<file>[\w.-]+\.py)::(?P<test>[\w:]+)", re.MULTILINE
+)
+_SKIPPED = re.compile(r"^(?:SKIPPED|XFAIL).*?(?P<file>[\w.-]+\.py):(?P<line>\d+)", re.MULTILINE)
+_PYTEST_FILE = re.compile(r"test_.+\.py|.+_test\.py")
+# The options that make pytest name each test, with its outcome, in the output or in a file.
+_REPORT_OPTIONS = re.compile(r"(?<!\S)(-r\w*[Aap]\w*|-\w*v\w*|--verbose|--ctrf)(?!\S)")
+# The variables for a script without them.
+REPORT_VARIABLES = {"PYTEST_ADDOPTS": "-rA"}
+_PYTEST = re.compile(r"\bpytest\b")
+# The options that leave out tests.
+_SELECTION = re.compile(r"(?<!\S)(-k|-m(?!\s+pytest\b)|--deselect|--ignore\S*|--lf|-x)\b|\.py::")
+# The line of pytest with the outcome of a test, under -v, and its last line.
+_VERBOSE = r"^.*{}::{}(?:\[.*\])? .*\b(?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b"
+_END = re.compile(
+    r"^(?:=+ )?\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)\b.* in [\d.]+s", re.MULTILINE
+)
+# A shell, a package manager or an interpreter says so if it cannot start the program of a test.
+_NOT_STARTED = re.compile(
+    r"^(?:.*: (?:line )?\d+: .*(?:not found|No such file or directory)"
+    r"|.*/python[\d.]*: No module named (?:pytest|pip|uv)\b.*"
+    r"|(?:ModuleNotFoundError|ImportError): .*"
+    r"|E: (?:Unable to locate package|Failed to fetch|Package .* has no installation candidate).*"
+    r"|curl: \(\d+\) .*"
+    r"|error: Failed to (?:fetch|download|install|spawn).*"
+    r"|  × No solution found when resolving.*)$",
+    re.MULTILINE,
+)
 
 
 class InvalidReward(ValueError):
@@ -102,26 +131,6 @@ def _require_number(value: object, place: str) -> float:
             return number
     shown = escape_text(shorten(repr(value), 100))
     raise InvalidReward(f"{place} holds {shown or 'nothing'} instead of a finite number")
-
-
-# The report of pytest's option -rA, and with it the files of CTRF.
-_REPORTED = re.compile(
-    r"^(?:PASSED|FAILED|ERROR|XFAIL|XPASS|SKIPPED) .*?(?P<file>[\w.-]+\.py)::(?P<test>[\w:]+)", re.MULTILINE
-)
-_SKIPPED = re.compile(r"^(?:SKIPPED|XFAIL).*?(?P<file>[\w.-]+\.py):(?P<line>\d+)", re.MULTILINE)
-_PYTEST_FILE = re.compile(r"test_.+\.py|.+_test\.py")
-# The options that make pytest name each test, with its outcome, in the output or in a file.
-_REPORT_OPTIONS = re.compile(r"(?<!\S)(-r\w*[Aap]\w*|-\w*v\w*|--verbose|--ctrf)(?!\S)")
-# The variables for a script without them.
-REPORT_VARIABLES = {"PYTEST_ADDOPTS": "-rA"}
-_PYTEST = re.compile(r"\bpytest\b")
-# The options that leave out tests.
-_SELECTION = re.compile(r"(?<!\S)(-k|-m(?!\s+pytest\b)|--deselect|--ignore\S*|--lf|-x)\b|\.py::")
-# The line of pytest with the outcome of a test, under -v, and its last line.
-_VERBOSE = r"^.*{}::{}(?:\[.*\])? .*\b(?:PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b"
-_END = re.compile(
-    r"^(?:=+ )?\d+ (?:passed|failed|errors?|skipped|xfailed|xpassed)\b.* in [\d.]+s", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,19 +219,6 @@ def _names_in_ctrf(report: bytes) -> Iterator[str]:
     for name in names:
         if isinstance(name, str):
             yield name.rpartition("::")[2].partition("[")[0]
-
-
-# A shell, a package manager or an interpreter says so if it cannot start the program of a test.
-_NOT_STARTED = re.compile(
-    r"^(?:.*: (?:line )?\d+: .*(?:not found|No such file or directory)"
-    r"|.*/python[\d.]*: No module named (?:pytest|pip|uv)\b.*"
-    r"|(?:ModuleNotFoundError|ImportError): .*"
-    r"|E: (?:Unable to locate package|Failed to fetch|Package .* has no installation candidate).*"
-    r"|curl: \(\d+\) .*"
-    r"|error: Failed to (?:fetch|download|install|spawn).*"
-    r"|  × No solution found when resolving.*)$",
-    re.MULTILINE,
-)
 
 
 def find_missing_tool(output: str) -> str | None:

@@ -24,10 +24,9 @@ from typing import Protocol
 from harness.core.errors import SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.shield import complete
-from harness.environments.container.allowed_hosts import AllowedHosts
 from harness.environments.container.compose import Compose, Health, Mount, Service, find_inside
 from harness.environments.container.machine import Machine, describe_failure, open_machine
-from harness.environments.container.proxy import give_proxy
+from harness.environments.container.proxy import AllowedHosts, give_proxy
 from harness.environments.container.task_toml import MAIN
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.sandbox import reaper

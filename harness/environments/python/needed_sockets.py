@@ -1,4 +1,4 @@
-"""Find the programs that may want sockets, so that their sandbox gets its own network namespace.
+"""Find the programs that may want sockets, which their sandbox allows then.
 
 A program that is missed gets an error for each socket. Therefore a program counts as one without sockets only
 if each of its imports is known to need none. The text decides, because a parser can fail on hostile text.
@@ -12,23 +12,12 @@ from collections.abc import Iterable
 # Modules that open no socket, whatever a program calls in them.
 WITHOUT_SOCKETS = frozenset(
     (
-        *("__future__", "abc", "argparse", "array", "ast", "base64", "binascii", "bisect"),
-        *("builtins", "calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv"),
-        *("dataclasses", "datetime", "decimal", "difflib", "enum", "errno", "fractions", "functools", "gc"),
-        *("hashlib", "heapq", "hmac", "html", "inspect", "io", "itertools", "json", "keyword", "locale"),
-        *("math", "numbers", "numpy", "operator", "os", "os.path", "pprint", "queue", "random", "re"),
-        *(
-            "reprlib",
-            "resource",
-            "secrets",
-            "signal",
-            "statistics",
-            "string",
-            "struct",
-            "sys",
-            "tempfile",
-            "textwrap",
-        ),
+        *("__future__", "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins"),
+        *("calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses"),
+        *("datetime", "decimal", "difflib", "enum", "errno", "fractions", "functools", "gc", "hashlib"),
+        *("heapq", "hmac", "html", "inspect", "io", "itertools", "json", "keyword", "locale", "math"),
+        *("numbers", "numpy", "operator", "os", "os.path", "pprint", "queue", "random", "re", "reprlib"),
+        *("resource", "secrets", "signal", "statistics", "string", "struct", "sys", "tempfile", "textwrap"),
         *("threading", "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata"),
         *("warnings", "weakref", "zlib", "zoneinfo"),
     )
@@ -37,7 +26,7 @@ WITHOUT_SOCKETS = frozenset(
 # line.
 IMPORT = re.compile(r"(?:\bfrom[ \t]+([\w.]+)[ \t]+)?\bimport\b([^\n;#]*)")
 MODULE = re.compile(r"\s*([\w.]+)(?:\s+as\s+\w+)?\s*")
-# Other ways to import, to start other programs, and to name what a shared network namespace hides.
+# Other ways to import, to start other programs, and to name what programs without sockets do not find.
 OTHER_WAYS = re.compile(
     r"__import__|importlib|import_module|__loader__|__spec__|sys\.modules|socket|multiprocessing|asyncio|ctypes|_posixsubprocess"
     r"|\b(?:system|popen|posix_spawnp?|spawn[lv]p?e?|exec[lv]p?e?)\b|/proc\b|/sys\b|/etc\b"

@@ -15,14 +15,14 @@ from harness.core.errors import SandboxError
 from harness.core.lock import cache_dir
 from harness.core.logger import get_logger
 from harness.environments.container.calibration import hold_alone
-from harness.environments.repository import controls, logs, machine, target, trial
+from harness.environments.repository import controls, logs, machine, trial
 from harness.environments.repository.controls import make_controls
 from harness.environments.repository.logs import ERROR, FAILED, Statuses, find_status
 from harness.environments.repository.machine import apply_patch, list_changed, note_moment, take_patch
 from harness.environments.repository.trial import Trial, list_patched, open_trial, run_script
 
 MAX_TEST_BYTES = 32 << 20
-_DECIDING = (controls, logs, machine, target, trial)
+_DECIDING = (controls, logs, machine, trial)
 _LOGGER = get_logger(__name__)
 
 

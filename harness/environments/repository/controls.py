@@ -78,6 +78,7 @@ _METHODS = {
 _EXPECTING = ("raises", "assertRaises", "warns", "assertWarns")
 # An exception that no program raises, and that counts as a warning too.
 _OTHER_EXCEPTION = "type('Other', (Warning,), {})"
+_LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop, ast.expr_context)
 
 
 def make_controls(source: str) -> str | None:
@@ -181,9 +182,6 @@ def _change_expected(operands: list[ast.expr]) -> None:
     is_expected = is_literal or (isinstance(first, ast.Call) and _name_of(first) == "approx")
     place = 0 if is_expected else 1
     operands[place] = ast.Call(ast.Name("_other"), [operands[place]], [])
-
-
-_LITERAL = (ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.UnaryOp, ast.unaryop, ast.expr_context)
 
 
 def _name_of(call: ast.Call) -> str:

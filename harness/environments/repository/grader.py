@@ -9,21 +9,21 @@ from typing import Any
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.container.machine import Machine
-from harness.environments.grader import StateGrader
 from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.repository.calibration import find_calibration
 from harness.environments.repository.environment import RepositoryEnvironment
 from harness.environments.repository.logs import END, START, RepairCounts
 from harness.environments.repository.machine import (
     Moment,
+    RepositoryTests,
     apply_patch,
     list_changed,
     note_moment,
     steers_tests,
     take_patch,
 )
-from harness.environments.repository.target import RepositoryTests
 from harness.environments.repository.trial import Trial, list_patched, open_trial, run_script
+from harness.environments.spec import StateGrader
 
 # The most runs of the tests for one patch: as it is, without its changes of the tests, with the controls, and
 # three for the calibration of the task.
@@ -141,10 +141,7 @@ def describe_counts(target: RepositoryTests, counts: RepairCounts | None) -> Map
     """Return the metrics of a run of the tests."""
     wanted, kept = len(target.fail_to_pass), len(target.pass_to_pass)
     failed = (wanted, kept) if counts is None else (len(counts.unrepaired), len(counts.broken))
-    return {
-        "fail_to_pass": f"{wanted - failed[0]}/{wanted}",
-        "pass_to_pass": f"{kept - failed[1]}/{kept}",
-    }
+    return {"fail_to_pass": f"{wanted - failed[0]}/{wanted}", "pass_to_pass": f"{kept - failed[1]}/{kept}"}
 
 
 def explain(counts: RepairCounts | None, shown: str) -> str:

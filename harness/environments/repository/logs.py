@@ -31,6 +31,15 @@ _DJANGO_STATUSES = {" ... FAIL": FAILED, " ... ERROR": ERROR}
 # Two ids of pytest's parameters hold the texts of these values.
 _MATPLOTLIB_VALUES = {"MouseButton.LEFT": "1", "MouseButton.RIGHT": "3"}
 Statuses = Mapping[str, str]
+_OF_PROJECTS = {
+    "astropy": "pytest_v2",
+    "flask": "pytest",
+    "pylint": "pytest_options",
+    "requests": "pytest_options",
+    "scikit": "pytest_v2",
+    "sphinx": "pytest_v2",
+    "xarray": "pytest",
+}
 
 
 def _summary_lines(log: str) -> Iterator[tuple[str, str]]:
@@ -148,15 +157,6 @@ _GENERAL: Mapping[str, Callable[[str], Statuses]] = {
     "matplotlib": read_matplotlib,
     "seaborn": read_seaborn,
     "sympy": read_sympy,
-}
-_OF_PROJECTS = {
-    "astropy": "pytest_v2",
-    "flask": "pytest",
-    "pylint": "pytest_options",
-    "requests": "pytest_options",
-    "scikit": "pytest_v2",
-    "sphinx": "pytest_v2",
-    "xarray": "pytest",
 }
 # Each form of logs by the name in published rows.
 PARSERS: Mapping[str, Callable[[str], Statuses]] = {

@@ -1,6 +1,7 @@
 """The machine of a repository: its image, its history without a future, and patches into it and out of it.
 
-No program of an agent has run in a machine when these functions use git there.
+No program of an agent has run in a machine when these functions use git there. The set-up of a machine and
+the tests of a repository are plain data.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from harness.environments.container.scene import Change, Scene
 from harness.environments.container.seal import find_reason
 from harness.environments.container.task_folder import DOCKERFILE
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.environments.repository.target import RepositorySetup
 from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.results import ExecResult
@@ -66,6 +66,38 @@ mv {tools}/git .git
 [ $ended = 0 ] || git apply --check --reverse {patch}
 """
 _LOGGER = get_logger(__name__)
+# SWE-bench counts each file with one of these words in its path as a part of the tests, so that no patch of a
+# solution has one.
+_TEST_WORDS = frozenset(("test", "tests", "testing", "e2e"))
+_BUILD_FILES = ("setup.py", "noxfile.py", "Makefile")
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySetup:
+    """The machine of a repository, as the setup of a task."""
+
+    # The image that has the repository at its commit.
+    image: str
+    # The text of the Dockerfile that makes the image, None for a published image.
+    dockerfile: str | None = None
+    folder: str = "/testbed"
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryTests:
+    """The tests that judge a patch, as the target of a reference."""
+
+    setup: RepositorySetup
+    # The patch of the solution, and the patch that brings the hidden tests.
+    gold: str
+    test_patch: str
+    # The script that brings the tests, runs them, and prints their log between two markers.
+    script: str
+    # The name of the form of the log (`logs.PARSERS`).
+    parser: str
+    # The ids of tests that a solution repairs, and of those that it must not break.
+    fail_to_pass: tuple[str, ...]
+    pass_to_pass: tuple[str, ...]
 
 
 async def find_image(context: EnvironmentContext, setup: RepositorySetup, name: str) -> BuiltImage:
@@ -214,12 +246,6 @@ async def take_patch(machine: Machine, paths: Collection[str]) -> str:
     )
     content = (await machine.read_files([diff], limit=MAX_PATCH_BYTES))[diff]
     return content.decode("utf-8", "surrogateescape")
-
-
-# SWE-bench counts each file with one of these words in its path as a part of the tests, so that no patch of a
-# solution has one.
-_TEST_WORDS = frozenset(("test", "tests", "testing", "e2e"))
-_BUILD_FILES = ("setup.py", "noxfile.py", "Makefile")
 
 
 def steers_tests(path: str, command: str) -> bool:

@@ -13,8 +13,7 @@ from harness.core.text import escape_text, shorten
 from harness.environments.base import EnvironmentContext
 from harness.environments.container.machine import Machine
 from harness.environments.repository.logs import RepairCounts, Statuses, count_tests, read_log
-from harness.environments.repository.machine import apply_patch, open_prepared, put_file
-from harness.environments.repository.target import RepositoryTests
+from harness.environments.repository.machine import RepositoryTests, apply_patch, open_prepared, put_file
 from harness.sandbox.backends.base import BuiltImage
 
 # The limit of one run of the tests. Source: the default of swebench's `--timeout`.

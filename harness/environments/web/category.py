@@ -27,10 +27,7 @@ SPLITS: Mapping[str, range] = {"std": range(200), "dev": range(200, 280), "train
 """The places of each split's goals among all goals."""
 _INSTRUCTIONS = "items_human_ins.json"
 # The files of the products with the files of their attributes, the whole catalogue first.
-_PUBLISHED = {
-    "items_shuffle.json": "items_ins_v2.json",
-    "items_shuffle_1000.json": "items_ins_v2_1000.json",
-}
+_PUBLISHED = {"items_shuffle.json": "items_ins_v2.json", "items_shuffle_1000.json": "items_ins_v2_1000.json"}
 _GOAL, _SHOP = "goal", "shop"
 
 _PROMPT = """\

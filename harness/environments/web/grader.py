@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import StateGrader
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import HostEnvironment
+from harness.environments.spec import StateGrader
 from harness.environments.web.products import Goal, Product, PublishedShop
 from harness.environments.web.session import Session
 
@@ -68,11 +68,7 @@ class Reward:
 
 
 def reward_purchase(
-    product: Product,
-    options: Iterable[str],
-    price: float,
-    goal: Goal,
-    nouns: Callable[[str], Sequence[str]],
+    product: Product, options: Iterable[str], price: float, goal: Goal, nouns: Callable[[str], Sequence[str]]
 ) -> Reward:
     """Return the reward for the purchase of a product with these values of its options, at this price.
 

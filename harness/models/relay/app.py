@@ -13,7 +13,7 @@ from uvicorn.server import ServerState
 
 from harness.models.relay.errors import RelayError, encode_error
 from harness.models.relay.exchange import MAX_HEAD_BYTES, Answer, BodyBudget, read_headers, repeat_body
-from harness.models.relay.mcp_library import MAX_CALL_VALUES, MAX_MESSAGE_BYTES
+from harness.models.relay.mcp_server import MAX_CALL_VALUES, MAX_MESSAGE_BYTES
 from harness.models.relay.model_routes import API_OF_PATH, ModelRoutes
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ MOST_REQUESTS = 256
 # The memory of the bodies of all requests under way, parsed values included.
 MOST_BODY_BYTES = 64 * 1024 * 1024
 _MCP_PATH = "/mcp"
+# The whole head of a request must arrive within this time.
+HEAD_SECONDS = 20.0
+# Libraries keep idle connections for reuse. An idle one costs little, and their number is bounded.
+IDLE_SECONDS = 75
+_SILENT = logging.Logger("harness.models.relay", level=logging.CRITICAL + 1)
 
 
 def make_relay_app(token: str, *, model: ModelSession | None, mcp: ASGIApp | None) -> ASGIApp:
@@ -109,14 +114,6 @@ async def _refuse(answer: Answer, api: Api | None, error: RelayError) -> None:
     # The rest of the body is not read, so the connection cannot be used again.
     headers.append((b"connection", b"close"))
     await answer.send_whole(error.status, encode_error(api, error), headers)
-
-
-# The whole head of a request must arrive within this time.
-HEAD_SECONDS = 20.0
-# Libraries keep idle connections for reuse. An idle one costs little, and their number is bounded.
-IDLE_SECONDS = 75
-
-_SILENT = logging.Logger("harness.models.relay", level=logging.CRITICAL + 1)
 
 
 class RelayProtocol(H11Protocol):

@@ -12,11 +12,15 @@ from harness.core.inputs.json_text import MAX_DEPTH, ValueCounter, require_shall
 from harness.models.endpoint import Api
 from harness.models.messages import Generation, ToolSchema
 from harness.models.raw_conversation import RawRequest, read_conversation
-from harness.models.relay.chat_rules import rewrite_completion
 from harness.models.relay.errors import RelayError
-from harness.models.relay.messages_rules import rewrite_messages
-from harness.models.relay.responses_rules import rewrite_response
-from harness.models.relay.rules import Notes, name_tool, refuse_stored_state
+from harness.models.relay.rules import (
+    Notes,
+    name_tool,
+    refuse_stored_state,
+    rewrite_completion,
+    rewrite_messages,
+    rewrite_response,
+)
 
 if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
@@ -39,6 +43,60 @@ _SINGLE = frozenset(
         b"transfer-encoding",
     }
 )
+_RULES: Mapping[Api, Callable[[Mapping[str, Any], Notes], dict[str, Any]]] = {
+    "chat": rewrite_completion,
+    "responses": rewrite_response,
+    "messages": rewrite_messages,
+}
+# The parameters of generation of each API. The run decides them.
+_PARAMETERS: Mapping[Api, frozenset[str]] = {
+    "chat": frozenset(
+        {
+            "temperature",
+            "top_p",
+            "max_tokens",
+            "max_completion_tokens",
+            "stop",
+            "seed",
+            "reasoning_effort",
+            "frequency_penalty",
+            "presence_penalty",
+            "logit_bias",
+            "logprobs",
+            "top_logprobs",
+            "verbosity",
+            "prediction",
+        }
+    ),
+    "responses": frozenset(
+        {"temperature", "top_p", "max_output_tokens", "reasoning", "top_logprobs", "truncation"}
+    ),
+    "messages": frozenset({"temperature", "top_p", "top_k", "max_tokens", "stop_sequences", "thinking"}),
+}
+# The fields that the rules of an API read, or that the relay sets.
+_READ: Mapping[Api, frozenset[str]] = {
+    "chat": frozenset(
+        {
+            "messages",
+            "tools",
+            "tool_choice",
+            "functions",
+            "function_call",
+            "parallel_tool_calls",
+            "response_format",
+            "stream_options",
+        }
+    ),
+    "responses": frozenset(
+        {"input", "instructions", "text", "include", "tools", "tool_choice", "parallel_tool_calls"}
+    ),
+    "messages": frozenset({"messages", "system", "tools", "tool_choice", "output_config"}),
+}
+_READ_ALWAYS = frozenset(
+    {"model", "stream", "store", "background", "previous_response_id", "conversation", "n"}
+)
+# Anthropic's API needs a bound in each request. No reply is longer.
+_MOST_FALLBACK_TOKENS = 128_000
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -199,62 +257,6 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 def _refuse_size(most: int) -> RelayError:
     return RelayError(413, "body_too_large", f"the body is larger than {most:,} bytes")
-
-
-_RULES: Mapping[Api, Callable[[Mapping[str, Any], Notes], dict[str, Any]]] = {
-    "chat": rewrite_completion,
-    "responses": rewrite_response,
-    "messages": rewrite_messages,
-}
-# The parameters of generation of each API. The run decides them.
-_PARAMETERS: Mapping[Api, frozenset[str]] = {
-    "chat": frozenset(
-        {
-            "temperature",
-            "top_p",
-            "max_tokens",
-            "max_completion_tokens",
-            "stop",
-            "seed",
-            "reasoning_effort",
-            "frequency_penalty",
-            "presence_penalty",
-            "logit_bias",
-            "logprobs",
-            "top_logprobs",
-            "verbosity",
-            "prediction",
-        }
-    ),
-    "responses": frozenset(
-        {"temperature", "top_p", "max_output_tokens", "reasoning", "top_logprobs", "truncation"}
-    ),
-    "messages": frozenset({"temperature", "top_p", "top_k", "max_tokens", "stop_sequences", "thinking"}),
-}
-# The fields that the rules of an API read, or that the relay sets.
-_READ: Mapping[Api, frozenset[str]] = {
-    "chat": frozenset(
-        {
-            "messages",
-            "tools",
-            "tool_choice",
-            "functions",
-            "function_call",
-            "parallel_tool_calls",
-            "response_format",
-            "stream_options",
-        }
-    ),
-    "responses": frozenset(
-        {"input", "instructions", "text", "include", "tools", "tool_choice", "parallel_tool_calls"}
-    ),
-    "messages": frozenset({"messages", "system", "tools", "tool_choice", "output_config"}),
-}
-_READ_ALWAYS = frozenset(
-    {"model", "stream", "store", "background", "previous_response_id", "conversation", "n"}
-)
-# Anthropic's API needs a bound in each request. No reply is longer.
-_MOST_FALLBACK_TOKENS = 128_000
 
 
 def parse_body(content: bytes) -> dict[str, Any]:

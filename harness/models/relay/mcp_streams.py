@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.core.inputs.json_text import count_values
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, THREAD_BYTES
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, THREAD_BYTES
 
 if TYPE_CHECKING:
     from mcp.client._transport import ReadStream, WriteStream

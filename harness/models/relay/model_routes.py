@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Some libraries expect the version in the base URL, and others add it themselves.
-_PATHS: Mapping[str, Api] = {
-    "/chat/completions": "chat",
-    "/responses": "responses",
-    "/messages": "messages",
-}
+_PATHS: Mapping[str, Api] = {"/chat/completions": "chat", "/responses": "responses", "/messages": "messages"}
 _COUNT_PATHS = frozenset({"/v1/messages/count_tokens", "/messages/count_tokens"})
 _MODEL_PATH = re.compile(r"(/v1)?/models(/[\w.:@%~-]{1,200}(/[\w.:@%~-]{1,200})?)?", re.ASCII)
 API_OF_PATH: Mapping[str, Api] = {

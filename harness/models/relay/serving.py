@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import UsageError, describe_installation
-from harness.models.relay.mcp_library import load_library
-from harness.models.relay.mcp_server import EnvironmentTools
+from harness.models.relay.mcp_server import EnvironmentTools, load_library
 from harness.models.relay.mcp_streams import MessageWriter, open_message_streams
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS = 256
 # Every user of the host can open connections to a port of 127.0.0.1 and send nothing.
 WAIT_IF_FULL_SECONDS = 1.0
+# The longest time that a client may take to read the last responses.
+LAST_RESPONSES_SECONDS = 5.0
 
 
 class AppServer:
@@ -154,10 +155,6 @@ def _import_protocol() -> Any:
             hint=describe_installation("relay"),
         ) from error
     return app
-
-
-# The longest time that a client may take to read the last responses.
-LAST_RESPONSES_SECONDS = 5.0
 
 
 async def serve_stdio(tools: EnvironmentTools, reader: asyncio.StreamReader, writer: MessageWriter) -> None:

@@ -177,9 +177,7 @@ def _list_calls(calls: Iterable[ToolCall]) -> list[dict[str, Any]]:
 def _describe_observations(observations: Iterable[Observation]) -> dict[str, Any] | None:
     results = []
     for each in observations:
-        extra = drop_none(
-            {"seconds": each.seconds, "refused": each.refused or None, "ended": each.ended},
-        )
+        extra = drop_none({"seconds": each.seconds, "refused": each.refused or None, "ended": each.ended})
         results.append(drop_none({"source_call_id": each.call.id, "content": each.text, "extra": extra}))
     return {"results": results} if results else None
 

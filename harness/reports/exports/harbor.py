@@ -37,6 +37,11 @@ _EXCEPTIONS = {
     Status.CANCELLED: "CancelledError",
 }
 _TIMEOUTS = {Phase.AGENT.value: "AgentTimeoutError", Phase.EVALUATOR.value: "VerifierTimeoutError"}
+_TOKENS = {
+    "n_input_tokens": "input_tokens",
+    "n_cache_tokens": "cached_tokens",
+    "n_output_tokens": "output_tokens",
+}
 
 
 @dataclass(slots=True)
@@ -196,13 +201,6 @@ def _describe_trial(
         "started_at": started,
         "finished_at": ended,
     }
-
-
-_TOKENS = {
-    "n_input_tokens": "input_tokens",
-    "n_cache_tokens": "cached_tokens",
-    "n_output_tokens": "output_tokens",
-}
 
 
 def _count_tokens(record: AttemptRecord, metric: str) -> int | None:

@@ -39,12 +39,7 @@ _VERSION = 2
 _SCORER = "harness"
 # The name that inspect gives to a run without a model.
 _NO_MODEL = "none/none"
-_STOPS = {
-    "stop": "stop",
-    "length": "max_tokens",
-    "tool_calls": "tool_calls",
-    "refusal": "content_filter",
-}
+_STOPS = {"stop": "stop", "length": "max_tokens", "tool_calls": "tool_calls", "refusal": "content_filter"}
 # The limits of harness in the words of inspect. The time of an agent stops while its request waits for
 # a place at the server or for the next try, and inspect calls such a limit a limit on working time.
 _LIMITS = {

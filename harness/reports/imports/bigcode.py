@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.core.errors import DataError
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import Content, ImportedText, read_value
+from harness.reports.imports import Content, ImportedText, KnownTasks, read_value
 
 FIELD = "solution"
 _KNOWN = re.compile(r"(?:^|[_-])(humaneval|mbpp)(?:[_.-]|$)", re.IGNORECASE)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, read_input
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import Content, ImportedText, read_lines, require_text
+from harness.reports.imports import Content, ImportedText, KnownTasks, read_lines, require_text
 
 FIELD = "solution"
 _FIELDS = ("solution", "completion")

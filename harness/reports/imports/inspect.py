@@ -12,8 +12,7 @@ from typing import Any
 from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, read_input
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import Content, ImportedText, require_text
+from harness.reports.imports import Content, ImportedText, KnownTasks, require_text
 
 FIELD = "reply"
 

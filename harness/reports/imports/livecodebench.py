@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.errors import DataError
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import Content, ImportedText, read_value, require_text
+from harness.reports.imports import Content, ImportedText, KnownTasks, read_value, require_text
 
 FIELD = "solution"
 _FIELDS = {"code_list": "solution", "output_list": "reply"}

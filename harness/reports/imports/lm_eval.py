@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.reports.import_tasks import KnownTasks
-from harness.reports.imports import Content, ImportedText, read_lines, require_text
+from harness.reports.imports import Content, ImportedText, KnownTasks, read_lines, require_text
 
 FIELD = "reply"
 # The field of a row with its problem, and the beginning of our ids, which end in the place.

@@ -1,7 +1,7 @@
 // Make elements. Every text becomes a text node, so that no text of a run is ever read as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
-// The elements that marked text may have. harness/reports/page_text.py makes no other.
+// The elements that marked text may have. harness/reports/page_values.py makes no other.
 const MARKED = new Set(["p", "em", "strong", "s", "blockquote", "ul", "ol", "li", "hr", "br", "table", "thead",
   "tbody", "tr", "th", "td", "code", "span"]);
 

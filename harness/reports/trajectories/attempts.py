@@ -25,6 +25,7 @@ from harness.runs.transcripts import find_transcript, read_entries, read_numbere
 
 # The largest whole number that the int64 of Protocol Buffers holds.
 _LARGEST = 2**63 - 1
+_GENERATION = ("temperature", "top_p", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
 
 
 class Portable:
@@ -227,9 +228,6 @@ def describe_record(record: AttemptRecord) -> dict[str, Any]:
         "error": record.error,
         "metrics": dict(record.metrics),
     }
-
-
-_GENERATION = ("temperature", "top_p", "max_tokens", "seed", "frequency_penalty", "presence_penalty")
 
 
 def _known_numbers(generation: Mapping[str, Any]) -> dict[str, Any]:

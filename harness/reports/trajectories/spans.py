@@ -51,6 +51,11 @@ _FAULTS = (
     Status.LIMIT_REACHED,
     Status.CRASHED,
 )
+# Collectors refuse requests of more than some megabytes.
+_SPANS_PER_REQUEST = 200
+_TIMEOUT_SECONDS = 30
+_PATH = "/v1/traces"
+_REASON_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,12 +278,6 @@ def _to_nanoseconds(seconds: float) -> int:
     return round(seconds * 1_000_000) * 1000
 
 
-# Collectors refuse requests of more than some megabytes.
-_SPANS_PER_REQUEST = 200
-_TIMEOUT_SECONDS = 30
-_PATH = "/v1/traces"
-
-
 class SendError(HarnessError):
     """A server did not take the spans. Those that it took before stay there."""
 
@@ -305,8 +304,6 @@ def send_spans(run: ExportedRun, endpoint: str) -> int:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace.export import SpanExportResult
-
-        from harness.reports.trajectories.spans import CollectorSession
     except ImportError as error:
         raise UsageError(
             "spans cannot be sent, because OpenTelemetry is not installed",
@@ -372,9 +369,6 @@ def _convert(span: Span, resource: Resource) -> ReadableSpan:
         end_time=span.ended,
         instrumentation_scope=InstrumentationScope("harness", __version__),
     )
-
-
-_REASON_CHARACTERS = 200
 
 
 class _RefusedError(Exception):

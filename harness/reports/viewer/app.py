@@ -53,6 +53,8 @@ _HEADERS = (
     (b"cache-control", b"no-store"),
 )
 _WITHOUT_SCRIPT = "This page needs JavaScript. `harness report` prints the same figures."
+_STATUSES: Mapping[type[Exception], int] = {UnknownRunError: 404, RemovedRunError: 410}
+_LOG = logging.getLogger(__name__)
 
 
 @lru_cache(maxsize=1)
@@ -170,10 +172,6 @@ async def _refuse(send: Send, status: int, text: str) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": [*headers, *_list_headers()]})
     await send({"type": "http.response.body", "body": body})
-
-
-_STATUSES: Mapping[type[Exception], int] = {UnknownRunError: 404, RemovedRunError: 410}
-_LOG = logging.getLogger(__name__)
 
 
 def make_viewer_app(catalogue: Catalogue, access: Access) -> ASGIApp:

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.audit.results import AUDIT, AUDIT_RESULTS, NO_VERDICT
 from harness.core.errors import UsageError, describe_first_error
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
@@ -24,17 +23,17 @@ from harness.core.types import Status
 from harness.reports.figures import count
 from harness.reports.run_list import ListedRun, read_listed_run
 from harness.runs.attempt_index import ATTEMPTS
-from harness.runs.durations import FinishedCount
-from harness.runs.followed_index import FollowedIndex
+from harness.runs.followed_index import FinishedCount, FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
-from harness.runs.store import MANIFEST, SUMMARY
+from harness.runs.store import AUDIT, AUDIT_RESULTS, MANIFEST, SUMMARY
 
 # The indexes that stay open. Each has up to 64 MB of its table in memory.
 _MOST_INDEXES = 4
 # The time that one request reads on in a long file.
 _INDEX_SECONDS = 0.4
 _Signature = tuple[object, ...]
+_MOST_WRONG = 500
 
 
 class UnknownRunError(UsageError):
@@ -206,7 +205,6 @@ def _sign(folder: Path) -> _Signature:
     return tuple(found)
 
 
-_MOST_WRONG = 500
 _Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
@@ -267,7 +265,8 @@ def describe_audit(audit: ViewedAudit) -> dict[str, Any]:
     except ValidationError as error:
         raise UsageError(f"{path}: is not the result of an audit: {describe_first_error(error)}") from error
     summary = results.summary
-    wrong = [each for each in results.attempts if each.forged or each.failed or each.status in NO_VERDICT]
+    unfinished = (Status.INFRA_ERROR, Status.CANCELLED)
+    wrong = [each for each in results.attempts if each.forged or each.failed or each.status in unfinished]
     return {
         **head,
         "benchmark": escape_text(results.audit.benchmark),

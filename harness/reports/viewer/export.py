@@ -1,10 +1,17 @@
-"""Write the pages of many runs into a folder that a web server or `file://` shows without harness."""
+"""Write the pages of many runs into a folder that a web server or `file://` shows without harness.
+
+A further page leads the browser of the user to the viewer, and shows other users of the machine no token.
+"""
 
 from __future__ import annotations
 
 import shutil
+import webbrowser
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import quote
 
 from harness.core.errors import HarnessError, UsageError
@@ -16,7 +23,8 @@ from harness.reports.viewer.catalogue import Catalogue
 from harness.reports.viewer.run_view import describe_matrix, list_runs
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file
-from harness.runs.store import MANIFEST, REPORT, SUMMARY, TRANSCRIPTS
+from harness.runs.store import MANIFEST, REPORT, SUMMARY
+from harness.runs.transcripts import TRANSCRIPTS
 
 INDEX = "index.html"
 """The page that lists the runs."""
@@ -24,6 +32,17 @@ INDEX = "index.html"
 # The newest runs, so that the page that lists them stays below 10 MB.
 _MOST_RUNS = 10_000
 _WITHOUT_SCRIPT = "This page lists runs with JavaScript. Their folders are beside it."
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>harness view</title>
+</head>
+<body><p><a href="{url}">Open the viewer</a></p></body>
+</html>
+"""
 
 
 def export_pages(catalogue: Catalogue, target: Path) -> Iterator[tuple[str, str | None]]:
@@ -84,3 +103,23 @@ def _export_run(folder: Path, target: Path) -> None:
     )
     with open(target / REPORT, "x", encoding="utf-8") as file:
         file.writelines(parts)
+
+
+@contextmanager
+def write_redirect(url: str) -> Iterator[Path]:
+    """Yield a page that leads to a URL. Only the user can read it, and the end of the block removes it.
+
+    A browser gets the address of a page as an argument, and all users of a machine can read the arguments of
+    all programs. So the browser gets the address of this file, as Jupyter does it.
+    """
+    # The folder has the mode 0700 and a random name.
+    with TemporaryDirectory(prefix="harness-view-") as folder:
+        path = Path(folder) / "open.html"
+        path.touch(mode=0o600)
+        path.write_text(_PAGE.format(url=escape(url)))
+        yield path
+
+
+def open_page(page: Path) -> bool:
+    """Open a file in the browser, and return whether there is a browser."""
+    return webbrowser.open(page.as_uri())

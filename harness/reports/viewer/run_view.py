@@ -24,22 +24,17 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
-from harness.reports.figures import (
-    count,
-    describe_range,
-    duration,
-    percent,
-)
+from harness.reports.figures import count, describe_range, duration, percent
 from harness.reports.html import RunCharts
-from harness.reports.run_folder import read_run
-from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
-from harness.reports.run_values import (
+from harness.reports.page_values import (
     describe_category,
     describe_fact,
     describe_record,
     describe_result,
     flatten,
 )
+from harness.reports.run_folder import read_run
+from harness.reports.run_list import ListedRun, describe_listed_rate, describe_passed
 from harness.reports.stored_summary import read_stored_summary
 from harness.reports.viewer.attempt_query import (
     count_categories,
@@ -55,11 +50,36 @@ from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.manifest import GRADING_VERSION, read_model_name
+from harness.runs.progress import ActiveStage, ActiveStages, read_stages
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
-from harness.runs.store import TRANSCRIPTS, read_manifest
-from harness.runs.transcript_file import transcript_name
-from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
+from harness.runs.store import read_manifest
+from harness.runs.transcripts import TRANSCRIPTS, find_transcript, transcript_name
+
+# More tasks, categories or facts than a reader looks through.
+_MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
+_FACT_CHARACTERS = 2000
+# The attempts under way whose transcripts are opened, and the longest first entry that is read.
+_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
+# More attempts take seconds to read.
+_MOST_CHARTED = 20_000
+MOST_RUNS = 200
+"""The most runs of one range."""
+RUN_SORTS = {
+    "run": "name",
+    "benchmark": "benchmark",
+    "agent": "agent",
+    "model": "model",
+    "rate": "rate",
+    "progress": "finished_attempts",
+    "cost": "cost",
+    "duration": "duration_seconds",
+    "started": "started_at",
+}
+"""The fields of a run that sort the list, by the heads of its columns."""
+_MOST_CELLS = 200
+MOST_TASKS = 2000
+"""The most names of one list of tasks."""
 
 
 def describe_attempt(folder: Path, index: FollowedIndex, task_id: str, attempt: int) -> dict[str, Any]:
@@ -104,17 +124,6 @@ def read_record(index: FollowedIndex, offset: int) -> AttemptRecord:
         raise UsageError("the record has changed while it was read", hint="reload the page") from error
 
 
-# More tasks, categories or facts than a reader looks through.
-_MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000
-_FACT_CHARACTERS = 2000
-# The attempts under way whose transcripts are opened, and the longest first entry that is read.
-_MOST_AGES, _FIRST_ENTRY_BYTES = 200, MIB
-# More attempts take seconds to read.
-_MOST_CHARTED = 20_000
-MOST_RUNS = 200
-"""The most runs of one range."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunOrder:
     """The order of the list of runs. Runs without the value come last."""
@@ -136,20 +145,6 @@ class RunOrder:
         return [*sorted(known, key=lambda run: getattr(run[1], field), reverse=self.descending), *rest]
 
 
-RUN_SORTS = {
-    "run": "name",
-    "benchmark": "benchmark",
-    "agent": "agent",
-    "model": "model",
-    "rate": "rate",
-    "progress": "finished_attempts",
-    "cost": "cost",
-    "duration": "duration_seconds",
-    "started": "started_at",
-}
-"""The fields of a run that sort the list, by the heads of its columns."""
-
-
 def list_runs(
     catalogue: Catalogue,
     search: str = "",
@@ -169,9 +164,6 @@ def list_runs(
         "runs": [_describe_listed(key, run) for key, run in shown],
         "audits": [{"key": audit.key, "runs": len(audit.runs)} for audit in listed.audits],
     }
-
-
-_MOST_CELLS = 200
 
 
 def describe_matrix(catalogue: Catalogue) -> dict[str, Any]:
@@ -378,10 +370,6 @@ def _measure_ages(folder: Path, name: str, now: float) -> tuple[float | None, fl
     began = first.get("time") if isinstance(first, dict) else None
     age = now - began if isinstance(began, float) and 0 <= began <= now else None
     return age, max(now - changed, 0.0)
-
-
-MOST_TASKS = 2000
-"""The most names of one list of tasks."""
 
 
 def describe_comparison(baseline: Path, candidate: Path) -> dict[str, Any]:

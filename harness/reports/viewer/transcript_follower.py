@@ -13,10 +13,10 @@ from typing import Any
 from harness.core.inputs.files import MAX_DATA_BYTES, MAX_LINE_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.text import escape_text
-from harness.reports.page_text import describe_blocks
+from harness.reports.page_values import describe_blocks
 from harness.reports.transcript_entries import Block, ShownTexts, describe_entry
 from harness.runs.run_files import open_run_file, split_nested
-from harness.runs.transcript_file import TRANSCRIPT_SCHEMA_VERSION
+from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION
 
 MOST_BLOCKS = 200
 """The most blocks of one answer."""

@@ -27,7 +27,7 @@ class McpClient:
     needs_this_machine = True
 
     def __init__(self, settings: AgentSettings) -> None:
-        from harness.models.relay.mcp_library import load_library
+        from harness.models.relay.mcp_server import load_library
 
         load_library()
         if sys.stdin is None or sys.stdin.isatty():

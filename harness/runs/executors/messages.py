@@ -12,8 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import Stage
+from harness.runs.records import PlannedAttempt
+
+Unit = Sequence[PlannedAttempt]
+"""Attempts that follow each other on one node."""
 
 
 @cache
@@ -108,10 +111,6 @@ class Refusal:
 
     message: str
     hint: str | None = None
-
-
-Unit = Sequence[PlannedAttempt]
-"""Attempts that follow each other on one node."""
 
 
 class LeaseBook:

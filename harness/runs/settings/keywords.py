@@ -8,7 +8,7 @@ from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
-from harness.runs.command_settings import CommandSettings
+from harness.runs.settings.agents import CommandSettings
 from harness.sandbox.limits import Limits
 
 
@@ -59,6 +59,7 @@ class RunOptions(TypedDict, total=False):
     max_sandboxes: int | None
     limits: Limits | dict[str, Any]
     runtime: Literal["runc", "runsc"]
+    allow_weaker: bool
     isolation: Literal["task", "attempt", "run"]
     base_images: dict[str, str]
     build_ca: str | None

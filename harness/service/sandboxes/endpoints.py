@@ -18,9 +18,8 @@ from harness.core.tools import Arguments, Tool
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.streaming import OutputChunk, OutputStream
-from harness.service.body import encode_reply
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError, encode_error
-from harness.service.operations import Call, Called, StreamedReply, make_router
+from harness.service.operations import Call, Called, StreamedReply, encode_reply, make_router
 from harness.service.sandboxes.models import (
     CreateSandboxRequest,
     Encoding,
@@ -43,6 +42,16 @@ _SECONDS = 60.0
 _TIMEOUT = Field(
     default=_SECONDS, gt=0, le=600, allow_inf_nan=False, description="Seconds after which it is ended."
 )
+EVENT_STREAM = "text/event-stream"
+# Proxies close a connection that is silent for a minute.
+_SILENT_SECONDS = 15.0
+_COMMENT = b": the command runs\n\n"
+_ONE = "/v1/sandboxes/{id}"
+_DEFAULT_MODE = "644"
+_MOST_MODE = 0o777
+_PIECE_BYTES = 256 * 1024
+_WAIT_SECONDS = 30.0
+_LOGGER = get_logger(__name__)
 
 
 class BashArguments(Arguments):
@@ -91,10 +100,7 @@ async def _run_python(sandbox: Sandbox, asked: PythonArguments) -> str:
 
 async def _run(sandbox: Sandbox, command: list[str], script: str, seconds: float) -> str:
     result = await sandbox.exec(
-        command,
-        stdin=script.encode("utf-8", "surrogatepass"),
-        timeout=seconds,
-        keep_bytes=_SHOWN_BYTES,
+        command, stdin=script.encode("utf-8", "surrogatepass"), timeout=seconds, keep_bytes=_SHOWN_BYTES
     )
     return _describe(result, seconds)
 
@@ -144,14 +150,7 @@ async def call_tool(sandbox: Sandbox, name: str, arguments: Mapping[str, Any]) -
         return error.message, True
 
 
-EVENT_STREAM = "text/event-stream"
-# Proxies close a connection that is silent for a minute.
-_SILENT_SECONDS = 15.0
-_COMMENT = b": the command runs\n\n"
-
-
 router = make_router()
-_ONE = "/v1/sandboxes/{id}"
 
 
 @router.post(
@@ -231,12 +230,6 @@ def _write_event(name: str, data: BaseModel) -> bytes:
 
 def _write_error(error: ServiceError) -> bytes:
     return b"event: error\ndata: %s\n\n" % encode_error(error)
-
-
-_DEFAULT_MODE = "644"
-_MOST_MODE = 0o777
-_PIECE_BYTES = 256 * 1024
-_WAIT_SECONDS = 30.0
 
 
 class _FileContent(Response):
@@ -347,9 +340,6 @@ def _read_mode(text: str) -> int:
     return mode
 
 
-_LOGGER = get_logger(__name__)
-
-
 async def open_session(service: Service, client: str, request: CreateSandboxRequest) -> SandboxSession:
     """Open a sandbox for a client and return it. Its start takes a place in the queue.
 
@@ -397,10 +387,7 @@ async def keep_alive(id: str, call: Called) -> SandboxInfo:
 
 
 @router.delete(
-    _ONE,
-    summary="End a sandbox with everything that runs in it.",
-    name="delete_sandbox",
-    status_code=204,
+    _ONE, summary="End a sandbox with everything that runs in it.", name="delete_sandbox", status_code=204
 )
 async def delete(id: str, call: Called) -> None:
     """Destroy a sandbox. Raises ServiceError."""

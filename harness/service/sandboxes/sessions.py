@@ -39,6 +39,10 @@ _RETRY_SECONDS = 5.0
 _KERNEL_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 # The memory in MiB that one client may have even if its share is smaller.
 _LEAST_CLIENT_MB = 4096
+_LOGGER = get_logger(__name__)
+# The ended sandboxes whose reason the service can still report.
+_REMEMBERED = 4096
+_LOST_TO = {"memory_mb": "sandbox_out_of_memory", "disk_mb": "sandbox_out_of_disk"}
 
 
 def read_most_processes() -> int:
@@ -141,12 +145,6 @@ class SessionBudget:
             self._clients += Counter()
             self._clients_mb += Counter()
             self._clients_processes += Counter()
-
-
-_LOGGER = get_logger(__name__)
-# The ended sandboxes whose reason the service can still report.
-_REMEMBERED = 4096
-_LOST_TO = {"memory_mb": "sandbox_out_of_memory", "disk_mb": "sandbox_out_of_disk"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +309,7 @@ class SandboxSessions:
         self.require_room(client, request)
         now = time.monotonic()
         session = SandboxSession(
-            secrets.token_urlsafe(24),
-            client,
-            request,
-            deadline=now + request.deadline_seconds,
-            last_used=now,
+            secrets.token_urlsafe(24), client, request, deadline=now + request.deadline_seconds, last_used=now
         )
         opened = asyncio.Event()
         holder = asyncio.create_task(self._hold(session, opened))

@@ -17,6 +17,8 @@ from harness.service.sandboxes.endpoints import open_session
 from harness.service.sandboxes.models import CreateSandboxRequest, SandboxInfo, SnapshotInfo, SnapshotRequest
 from harness.service.sandboxes.sessions import DELETED
 
+_ONE = "/v1/snapshots/{name}"
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxState:
@@ -68,7 +70,6 @@ class ForkReply(BaseModel):
 
 
 router = make_router()
-_ONE = "/v1/snapshots/{name}"
 
 
 @router.post(

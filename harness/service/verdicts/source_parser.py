@@ -17,12 +17,7 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from harness.benchmarks.hidden_tests import (
-    AssertSuite,
-    FunctionSuite,
-    HiddenTarget,
-    StdinSuite,
-)
+from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite, HiddenTarget, StdinSuite
 from harness.core.errors import SandboxError, UsageError
 from harness.core.shield import complete
 from harness.core.types import ProgramTests

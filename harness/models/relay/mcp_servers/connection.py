@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from harness.core.text import escape_terminal, shorten
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, keep_open
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES, MAX_MESSAGE_VALUES, keep_open
 from harness.models.relay.mcp_servers.host_process import HostProcess, open_host_process
 from harness.models.relay.mcp_servers.sandbox_process import SandboxProcess, ServerPlace, open_sandbox_process
 from harness.models.relay.mcp_servers.settings import WORKDIR, McpServer, expand_url, expand_values
@@ -30,6 +30,21 @@ if TYPE_CHECKING:
 
 # The most characters of a result. More of it would only fill the context of a model.
 MAX_RESULT_CHARACTERS = 100_000
+# A server with more tools gets none of them, because no API of a model takes more.
+MAX_TOOLS = 128
+MAX_PAGES = 100
+# The most messages that answer nothing, and their bytes, between two that do. Over HTTP, the most messages of
+# one response.
+MAX_UNASKED = 10_000
+MAX_UNASKED_BYTES = 16 * MAX_MESSAGE_BYTES
+# The most bytes of one HTTP response.
+MAX_RESPONSE_BYTES = 4 * MAX_MESSAGE_BYTES
+HTTP_SECONDS = 30.0
+_ERROR_CHARACTERS = 1000
+# The most errors of a message that are listed to name the first of them.
+_LISTED_ERRORS = 100
+# The end of standard error in the reason of a failure. A traceback names its exception in its last line.
+_LAST_WORDS = 400
 
 
 def show_result(result: types.CallToolResult) -> str:
@@ -50,22 +65,6 @@ def _show_block(block: Any) -> str:
         return f"[resource {shorten(str(block.uri), 200)}]"
     return f"[{block.type}, {shorten(str(block.mime_type), 100)}, {len(block.data):,} characters of base64]"
 
-
-# A server with more tools gets none of them, because no API of a model takes more.
-MAX_TOOLS = 128
-MAX_PAGES = 100
-# The most messages that answer nothing, and their bytes, between two that do. Over HTTP, the most messages of
-# one response.
-MAX_UNASKED = 10_000
-MAX_UNASKED_BYTES = 16 * MAX_MESSAGE_BYTES
-# The most bytes of one HTTP response.
-MAX_RESPONSE_BYTES = 4 * MAX_MESSAGE_BYTES
-HTTP_SECONDS = 30.0
-_ERROR_CHARACTERS = 1000
-# The most errors of a message that are listed to name the first of them.
-_LISTED_ERRORS = 100
-# The end of standard error in the reason of a failure. A traceback names its exception in its last line.
-_LAST_WORDS = 400
 
 Program = HostProcess | SandboxProcess
 """The program of a server, on the host or in a sandbox."""
@@ -119,10 +118,7 @@ class ServerConnection:
 
 @contextlib.asynccontextmanager
 async def connect(
-    server: McpServer,
-    place: ServerPlace | None = None,
-    *,
-    note_unclean: Callable[[str], None] | None = None,
+    server: McpServer, place: ServerPlace | None = None, *, note_unclean: Callable[[str], None] | None = None
 ) -> AsyncIterator[ServerConnection]:
     """Start a server or connect to it, and yield the connection. Its program ends with the block.
 
@@ -157,10 +153,7 @@ async def connect(
 
 
 def _open_program(
-    server: McpServer,
-    command: str,
-    place: ServerPlace | None,
-    note_unclean: Callable[[str], None] | None,
+    server: McpServer, command: str, place: ServerPlace | None, note_unclean: Callable[[str], None] | None
 ) -> contextlib.AbstractAsyncContextManager[Program]:
     env = expand_values(server.env, os.environ, where=f"mcp_servers.{server.name}.env")
     if place is None:

@@ -12,7 +12,7 @@ import httpx2
 
 from harness.core.inputs.json_text import ValueCounter
 from harness.core.shield import complete
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES
 from harness.sandbox.host_programs.program import HostProgram, ProgramEnd, open_program
 
 # The variables that a program gets without naming them. No key of a model is among them.
@@ -24,6 +24,12 @@ KEPT_BYTES = 4096
 # How long the reason for the end of a program may arrive after its last message.
 REASON_SECONDS = 1.0
 READ_BYTES = 64 * 1024
+# The server sets the pause before a reconnection, and may set none. This many reconnections are made without
+# a further pause. Each one after them waits until this time has passed since the one before it.
+FREE_RECONNECTIONS = 20
+RECONNECTION_SECONDS = 1.0
+_EVENTS = "text/event-stream"
+_DATA = b"data:"
 
 
 @dataclass(slots=True)
@@ -81,10 +87,7 @@ class HostProcess:
 
 @contextlib.asynccontextmanager
 async def open_host_process(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str],
-    note_unclean: Callable[[str], None] | None = None,
+    command: Sequence[str], *, env: Mapping[str, str], note_unclean: Callable[[str], None] | None = None
 ) -> AsyncIterator[HostProcess]:
     """Start a program and yield it. Its process tree ends with the block, and with this process.
 
@@ -112,14 +115,6 @@ async def open_host_process(
                     note_unclean(end.fault)
             finally:
                 draining.cancel()
-
-
-# The server sets the pause before a reconnection, and may set none. This many reconnections are made without
-# a further pause. Each one after them waits until this time has passed since the one before it.
-FREE_RECONNECTIONS = 20
-RECONNECTION_SECONDS = 1.0
-_EVENTS = "text/event-stream"
-_DATA = b"data:"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.core.errors import SandboxError
 from harness.core.shield import complete
-from harness.models.relay.mcp_library import MAX_MESSAGE_BYTES
+from harness.models.relay.mcp_server import MAX_MESSAGE_BYTES
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
 

@@ -24,6 +24,13 @@ MAX_SCHEMA_VALUES = 5_000
 MAX_LIST_ITEMS = 1_000
 # The schemas whose faults are remembered, because each attempt lists the same ones.
 _REMEMBERED_SCHEMAS = 1024
+# The names that the APIs of models take.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME = 64
+# The longest name that a server may give a tool. Records and summaries have the names of tools as keys.
+MAX_OWN_NAME = 200
+MAX_DESCRIPTION = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +111,6 @@ def _has_long_list(schema: Any) -> bool:
             return True
         waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return False
-
-
-# The names that the APIs of models take.
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OTHER = re.compile(r"[^A-Za-z0-9_-]")
-MAX_NAME = 64
-# The longest name that a server may give a tool. Records and summaries have the names of tools as keys.
-MAX_OWN_NAME = 200
-MAX_DESCRIPTION = 8192
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,16 @@ from harness.core.tools import AgentEnvironment, Observation, TextCall, Tool
 from harness.environments.published import PublishedProtocol
 from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, add_advice
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
-from harness.runs.agents.chat.arguments import decode_arguments, find_tool_name, fit_arguments
-from harness.runs.agents.chat.call_forms import ELEMENT, FRAME, Group, read_calls, read_expression
+from harness.runs.agents.chat.call_forms import (
+    ELEMENT,
+    FRAME,
+    Group,
+    decode_arguments,
+    find_tool_name,
+    fit_arguments,
+    read_calls,
+    read_expression,
+)
 
 # `<tool_call>` (Hermes, Qwen, GLM) with its relatives, `<function=` (Qwen, Llama), `<invoke name=` (MiniMax,
 # DeepSeek 3.2), the tokens of DeepSeek, Kimi, Llama, Granite, LFM and Cohere, `[TOOL_CALLS]` of Mistral,
@@ -44,6 +52,7 @@ _CODE_LABELS = frozenset(
 )
 # A reply with more marks is no list of calls.
 _MAX_MARKS = 100
+NO_CALL = "Your reply called no tool. Call one of the tools: {tools}. When the task is done, call `submit`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +143,6 @@ def _take_last(text: str, found: list[_Found]) -> list[TextCall]:
 def _strip_frame(text: str) -> str:
     """Return a text without the marks of a template and the blanks around it."""
     return _FRAME.sub("", text).strip()
-
-
-NO_CALL = "Your reply called no tool. Call one of the tools: {tools}. When the task is done, call `submit`."
 
 
 @dataclass(frozen=True, slots=True)

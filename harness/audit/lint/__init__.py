@@ -1,1 +1,0 @@
-"""The checks of a set of task folders before it is published."""

@@ -1,1 +1,0 @@
-"""The audit of the model relay: programs in a sandbox attack it, and the host checks what came of it."""

@@ -1,1 +1,0 @@
-"""MCP endpoints, whose sessions hold a sandbox each."""

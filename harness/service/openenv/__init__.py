@@ -1,1 +1,0 @@
-"""The protocol of OpenEnv over the tasks of a benchmark."""

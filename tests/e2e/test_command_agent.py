@@ -18,8 +18,8 @@ from model_solver import Solver
 from harness import RunResult, load_benchmark, run
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
+from harness.environments.spec import EnvironmentSpec
 from harness.host.retries import RunStoppedError
-from harness.runs.attempt import AttemptSettings
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 
@@ -326,7 +326,7 @@ async def test_at_the_time_limit_the_program_is_ended_and_later_work_is_not_grad
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Users cannot choose less than 180 s.
-    monkeypatch.setattr(AttemptSettings, "seconds", lambda *_: 5.0)
+    monkeypatch.setattr(EnvironmentSpec, "agent_seconds", lambda *_: 5.0)
     benchmark = load_benchmark("humaneval", data="bundled", notify=print)
     script = """
         echo begun; echo careful >&2

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from harness.sandbox.backends.base import SandboxSpec
-from harness.sandbox.backends.oci.promises import OF_GUEST, WEAKER, find_broken, list_wanted
+from harness.sandbox.backends.oci.promises import OF_GUEST, WEAKER, find_broken, list_wanted, list_ways_out
 from harness.sandbox.limits import Limits
 
 SPEC = SandboxSpec("python", Limits())
@@ -26,6 +26,21 @@ def test_a_promise_is_broken_unless_the_kernel_is_found_to_hold_it() -> None:
         without = {other: value for other, value in held.items() if other != name}
         for facts in (without, without | {name: None}, without | {name: ["another"]}):
             assert find_broken(SPEC, facts, is_rootless=True).keys() == {name}
+
+
+def test_only_an_interface_with_a_route_is_a_way_out(tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/route").write_text("Iface\tDestination\tGateway\n")
+    (tmp_path / "net/ipv6_route").write_text(
+        f"{'0' * 32} 80 {'0' * 32} 00 ffffffff 00000001 00200200       lo\n"
+    )
+    assert list_ways_out(str(tmp_path)) == []
+    with (tmp_path / "net/ipv6_route").open("a") as routes:
+        routes.write(f"fe80{'0' * 28} 40 {'0' * 32} 00 00000100 00000001 00000001     eth0\n")
+    assert list_ways_out(str(tmp_path)) == ["eth0"]
+    (tmp_path / "net/route").write_text("Iface\tDestination\nveth1\t00000000\n")
+    (tmp_path / "net/ipv6_route").unlink()
+    assert list_ways_out(str(tmp_path)) == ["veth1"]
 
 
 def test_only_limits_may_be_weaker() -> None:

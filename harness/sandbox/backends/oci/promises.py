@@ -71,7 +71,7 @@ def list_wanted(spec: SandboxSpec, *, is_rootless: bool) -> dict[str, object]:
         "masked paths": [],
         "read-only paths": [],
         "devices": [],
-        "network": ["lo"],
+        "network": [],
         "capabilities": sum(1 << CAPABILITY_BITS[name] for name in list_capabilities(spec)),
         "no new privileges": "1",
         "seccomp": "2",
@@ -128,7 +128,7 @@ def examine(pid: int, description: Mapping[str, Any]) -> dict[str, Any]:
             for name in os.listdir(f"{proc}/root/dev")
             if name not in DEVICES and is_device(os.lstat(f"{proc}/root/dev/{name}").st_mode)
         ],
-        "network": [line.split(":")[0].strip() for line in _read_lines(f"{proc}/net/dev") if ":" in line],
+        "network": list_ways_out(proc),
         "capabilities": int(status["CapBnd"], 16),
         "no new privileges": status["NoNewPrivs"],
         "seccomp": status["Seccomp"],
@@ -138,6 +138,20 @@ def examine(pid: int, description: Mapping[str, Any]) -> dict[str, Any]:
         if is_private(pid, "user")
         else [],
     }
+
+
+def list_ways_out(proc: str) -> list[str]:
+    """Return the interfaces, except for `lo`, that a process has a route to. Raises OSError.
+
+    Args:
+        proc: the folder of the process in /proc.
+
+    The kernel gives each namespace the interfaces of some of its modules, such as `tunl0`. They are down.
+    """
+    routes = [line.split()[0] for line in _read_lines(f"{proc}/net/route")[1:]]
+    with contextlib.suppress(FileNotFoundError):  # A kernel without IPv6.
+        routes += [line.split()[-1] for line in _read_lines(f"{proc}/net/ipv6_route")]
+    return sorted(set(routes) - {"lo"})
 
 
 def measure_memory(pid: int, folders: list[str], most: int) -> int:

@@ -17,10 +17,10 @@ from harness.reports.notebook import choose_display
 from harness.reports.run_folder import write_report
 from harness.runs.agents.agent import AttemptContext, UserAgent
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
-from harness.runs.planned_run import plan_run
 from harness.runs.progress import RunObserver
 from harness.runs.run import Run, open_run
 from harness.runs.run_names import find_run
+from harness.runs.run_starts import plan_run
 from harness.runs.settings.keywords import RunOptions as RunOptions
 from harness.sandbox.backends import BackendName
 from harness.sandbox.backends.base import Backend

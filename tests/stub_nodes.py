@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.core.types import AttemptRecord, Status, Task, Verdict
-from harness.runs.executors.base import Commits, Work
+from harness.runs.executors.execution import Commits, Work
 from harness.runs.executors.messages import Lease, Report
 from harness.runs.executors.ray_cluster import RayMembers
 from harness.runs.executors.ray_executor import RayExecutor

@@ -16,8 +16,8 @@ from harness.reports.viewer.app import Access, make_viewer_app
 from harness.reports.viewer.catalogue import Catalogue
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.records import to_json
-from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, TRANSCRIPTS
-from harness.runs.transcript_file import transcript_name
+from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY
+from harness.runs.transcripts import TRANSCRIPTS, transcript_name
 
 STATUSES = (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.MEMORY_LIMIT)
 SCRIPT = "<script>document.title = 'taken over'</script><img src='http://198.51.100.1/x' onerror='x()'>"

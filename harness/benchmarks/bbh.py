@@ -14,9 +14,8 @@ from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, open_input
-from harness.core.scoring.answers import drop_thoughts
+from harness.core.scoring.answers import drop_thoughts, marked_parts, stated_answer
 from harness.core.scoring.choices import LETTERS
-from harness.core.scoring.marks import marked_parts, stated_answer
 from harness.core.types import PlainData, Reference, Submission, Task
 from harness.environments.text.stated_answers import METRICS, ChoiceAnswer, PhraseAnswer
 

@@ -14,8 +14,13 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.errors import UsageError, unknown_name
-from harness.core.scoring.answers import MAX_MATHS_CHARACTERS, drop_thoughts, last_boxed
-from harness.core.scoring.marks import stated_answer, tagged_answer
+from harness.core.scoring.answers import (
+    MAX_MATHS_CHARACTERS,
+    drop_thoughts,
+    last_boxed,
+    stated_answer,
+    tagged_answer,
+)
 from harness.core.types import Reference, Submission, Task
 from harness.environments.maths.grader import METRICS, MathsAnswer
 from harness.environments.maths.readings import asked_bases

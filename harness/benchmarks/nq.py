@@ -7,8 +7,7 @@ from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
-from harness.core.scoring.answers import drop_thoughts
-from harness.core.scoring.marks import tagged_answer
+from harness.core.scoring.answers import drop_thoughts, tagged_answer
 from harness.core.types import Reference, Submission, Task
 from harness.environments.text.short_answers import METRICS, ShortAnswer, expected_output
 

@@ -12,8 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness.cli.commands import EXAMPLES
-from harness.cli.error_lines import print_error
-from harness.cli.hints import CommandGroup, advise_number
+from harness.cli.errors import CommandGroup, advise_number, print_error
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.text import quote_argument
 from harness.core.version import __version__

@@ -1,4 +1,4 @@
-"""`harness audit`: attack the grader of a benchmark."""
+"""The commands that test a benchmark itself: `harness audit`, `harness lint` and `harness calibrate`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import complete_benchmark
-from harness.cli.error_lines import print_error
-from harness.cli.run_options import Force, Quiet, ResultFiles, Trust, Verbose
-from harness.cli.settings import read_settings, take_settings
+from harness.cli.errors import print_error
+from harness.cli.options import Force, Quiet, ResultFiles, Trust, Verbose, read_settings, take_settings
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
@@ -19,20 +18,20 @@ if TYPE_CHECKING:
     from harness.audit.run import AuditPlan
     from harness.runs.progress import RunObserver
 
+app = typer.Typer()
+
 DEFAULT_TASKS = 5
 # The relay of models is attacked by its own suite, as if it were a benchmark.
 RELAY = "relay"
-NOT_SOUND, UNFINISHED = 1, 3
-_SETTINGS = (
+FAILED, UNFINISHED = 1, 3
+_OF_AUDIT = (
     *("data", "task_ids", "filter_category", "filter_difficulty", "filter_tags", "split", "options"),
     *("seed", "shard", "timeout_seconds", "timeout_multiplier", "max_concurrent", "max_sandboxes", "runtime"),
     *("isolation", "base_images", "build_ca", "allow_network", "network", "output_dir", "benchmark"),
 )
 
-app = typer.Typer()
 
-
-@app.command(cls=take_settings(*_SETTINGS))
+@app.command(cls=take_settings(*_OF_AUDIT))
 def audit(
     context: typer.Context,
     attacked: Annotated[
@@ -84,7 +83,7 @@ def audit(
 
     from harness.audit.report import write_audit
     from harness.audit.run import make_audit_folder, plan_audit, plan_resumed_audit
-    from harness.cli.carry_out import check_results_path
+    from harness.cli.files import check_results_path
     from harness.core.errors import UsageError
     from harness.reports.console import LONG
     from harness.reports.progress import progress_display
@@ -165,7 +164,7 @@ def report_audit(result: Audit, paths: Sequence[Path]) -> None:
             f"the grader is not shown to be sound: {conclude(result)}",
             f"make the rest: harness audit --resume {quote_argument(result.folder)}" if unfinished else None,
         )
-        raise typer.Exit(NOT_SOUND if result.forged or result.failed else UNFINISHED)
+        raise typer.Exit(FAILED if result.forged or result.failed else UNFINISHED)
 
 
 def _audit_relay(
@@ -178,9 +177,8 @@ def _audit_relay(
     from harness.audit.attack import choose_attacks
     from harness.audit.relay import carry_out_relay_audit, conclude, print_relay_audit
     from harness.audit.relay_attacks import list_relay_attacks
-    from harness.cli.carry_out import check_results_path
-    from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.cli.log_lines import show_log
+    from harness.cli.files import check_results_path
+    from harness.cli.work import run_until_signal, show_log
     from harness.reports.progress import progress_display
     from harness.runs.run_files import replace_file
     from harness.runs.run_secrets import make_log_filter
@@ -188,32 +186,132 @@ def _audit_relay(
     if results is not None:
         check_results_path(results, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
-    try:
-        with show_log(verbosity, display.note, make_log_filter()):
-            audit = run_until_signal(
-                carry_out_relay_audit(choose_attacks(list_relay_attacks(), names), display)
-            )
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    with show_log(verbosity, display.note, make_log_filter()):
+        audit = run_until_signal(carry_out_relay_audit(choose_attacks(list_relay_attacks(), names), display))
     if results is not None:
         with replace_file(results) as file:
             json.dump(audit.as_values(), file, indent=2)
     print_relay_audit(audit, stream=sys.stdout)
     if not audit.sound:
         print_error(f"the relay is not shown to be sound: {conclude(audit)}")
-        raise typer.Exit(NOT_SOUND)
+        raise typer.Exit(FAILED)
 
 
 def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: int) -> Audit:
     """Run an audit until its end or a signal, and return the result. An interrupted audit can be resumed."""
     from harness.audit.run import carry_out_audit
-    from harness.cli.interrupts import Interrupted, run_until_signal
-    from harness.cli.log_lines import show_log
+    from harness.cli.work import Interrupted, run_until_signal, show_log
     from harness.runs.run_secrets import make_log_filter
 
     try:
         with show_log(verbosity, display.note, make_log_filter()):
             return run_until_signal(carry_out_audit(plan, folder, display))
-    except Interrupted as interrupted:
+    except Interrupted:
         display.note(f"interrupted; to continue: harness audit --resume {quote_argument(folder)}")
-        raise typer.Exit(interrupted.exit_code) from None
+        raise
+
+
+_OF_LINT = (
+    *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
+    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
+    *("max_sandboxes", "timeout_multiplier", "output_dir"),
+)
+
+
+def require_task_folders(name: str, command: str) -> None:
+    """Raise UsageError for a benchmark that is not a folder of tasks, before its data are loaded."""
+    from harness.benchmarks.loading import definition_of
+    from harness.core.errors import UsageError
+
+    if definition_of(name).environments != ("container",):
+        raise UsageError(
+            f"{name}: only folders of tasks can be checked", hint=f"such as: harness {command} path/to/tasks"
+        )
+
+
+@app.command(cls=take_settings(*_OF_LINT))
+def lint(
+    context: typer.Context,
+    folder: Annotated[
+        str | None, typer.Argument(metavar="FOLDER", help="A task folder, or a folder of such.")
+    ] = None,
+    static: Annotated[
+        bool, typer.Option("--static", help="Read the files alone, and start no machine.")
+    ] = False,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, metavar="N", help="How often the reference runs.")
+    ] = 3,
+    results: ResultFiles = None,
+    force: Force = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Check a set of task folders before it is published.
+
+    Files are read for unknown keys, canaries, leaks, secrets, versions, and the network in tests. Machines
+    show whether the reference passes each time and an empty agent never does. The exit code is 1 if there are
+    errors, and 3 if attempts have no verdict.
+    """
+    import sys
+
+    from harness.audit.lint import lint_tasks, print_findings, write_findings
+    from harness.cli.files import check_results_path
+    from harness.cli.work import run_until_signal, show_log
+    from harness.core.errors import UsageError
+    from harness.reports.progress import progress_display
+    from harness.runs.config import load_config
+    from harness.runs.run_secrets import make_log_filter
+
+    given = read_settings(context)
+    if (folder is None) == ("benchmark" not in given):
+        raise UsageError("name one folder of tasks", hint="such as: harness lint path/to/tasks")
+    given.setdefault("benchmark", folder)
+    require_task_folders(given["benchmark"], "lint")
+    for path in results or ():
+        check_results_path(path, force=force)
+    display = progress_display(sys.stderr, quiet=quiet)
+    with show_log(verbose, display.note, make_log_filter()):
+        found = run_until_signal(
+            lint_tasks(load_config(None, given), repeat=0 if static else repeat, observer=display)
+        )
+    print_findings(found.findings, found.tasks, stream=sys.stdout)
+    for path in results or ():
+        write_findings(found.findings, found.tasks, path)
+    if found.has_errors:
+        raise typer.Exit(FAILED)
+    if found.unfinished:
+        raise typer.Exit(UNFINISHED)
+
+
+_OF_CALIBRATION = (
+    *("data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags", "options"),
+    *("base_images", "build_ca", "allow_network", "network", "max_concurrent", "output_dir"),
+)
+
+
+@app.command(cls=take_settings(*_OF_CALIBRATION))
+def calibrate(
+    context: typer.Context,
+    folder: Annotated[str, typer.Argument(help="A task folder, or a folder of such.")],
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Find the seal level of each task of a folder.
+
+    It is the first level where the reference of the task passes and an agent that does nothing does not.
+    The levels are stored, so later runs find them. The empty agent also makes a run, which shows them. The
+    exit code is 1 if no level is proven for a task.
+    """
+    import sys
+
+    from harness.cli.carry_out import OutputOptions, make_run
+    from harness.reports.table import print_levels
+    from harness.runs.config import load_config
+
+    require_task_folders(folder, "calibrate")
+    given = {"benchmark": folder, "agent": "null", **read_settings(context)}
+    made = make_run(load_config(None, given), OutputOptions(verbosity=verbose, quiet=quiet))
+    if made.folder is None:
+        raise typer.Exit(made.exit_code)
+    if not print_levels(made.folder, stream=sys.stdout):
+        raise typer.Exit(1)

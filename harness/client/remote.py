@@ -35,9 +35,9 @@ from harness.host.local import is_graded_by_text
 from harness.hosts import open_host_sync
 from harness.runs.grading_service import ServiceFacts
 from harness.runs.manifest import hash_definition
-from harness.runs.planned_run import plan_run
 from harness.runs.progress import RunObserver
 from harness.runs.run import open_run
+from harness.runs.run_starts import plan_run
 from harness.runs.selection import Selection
 from harness.runs.settings import KEYS, RunConfig
 from harness.runs.workspaces import find_needs

@@ -1,8 +1,12 @@
-"""Find secrets in settings and in URLs, and remove them from texts."""
+"""Find secrets in settings and in URLs, remove them from texts, and send no others over HTTP."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import requests
 
 HIDDEN_KEY = "[key]"
 # Names that say by the usual conventions that their value is a secret.
@@ -51,3 +55,34 @@ def _hide_parameter(match: re.Match[str]) -> str:
 def describe_url_value(url: str) -> str:
     """Return `, not 'URL'` for an error, or nothing if the URL may hold a secret in some place."""
     return "" if any(sign in url for sign in "@?#=") else f", not '{url[:200]}'"
+
+
+def open_session() -> requests.Session:
+    """Return a session with the proxies and the certificates of the environment, but without ~/.netrc.
+
+    `requests` would send the password that the file has for a host, or for all hosts, with every request and
+    after every redirect. An address may come from a run folder or a dataset of somebody else.
+    """
+    import requests
+    from requests.auth import HTTPBasicAuth
+    from requests.utils import get_auth_from_url
+
+    class Session(requests.Session):
+        def rebuild_auth(
+            self, prepared_request: requests.PreparedRequest, response: requests.Response
+        ) -> None:
+            """Drop the credentials if a redirect leads to another host, and add none."""
+            old, new = response.request.url, prepared_request.url
+            if self.should_strip_auth(old, new):  # type: ignore[no-untyped-call]
+                prepared_request.headers.pop("Authorization", None)
+
+    def authorize(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        user, password = get_auth_from_url(request.url or "")
+        if user or password:
+            HTTPBasicAuth(user, password)(request)
+        return request
+
+    session = Session()
+    # A session looks into the file only if it has no authentication.
+    session.auth = authorize
+    return session

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
-async def complete(work: Coroutine[Any, Any, T]) -> T:
+async def complete(work: Awaitable[T]) -> T:
     """Await `work` to its end and return its result. A cancellation meanwhile is raised only then."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

@@ -24,7 +24,7 @@ from harness.environments.grading import (
     make_limit_verdict,
     make_timeout_verdict,
 )
-from harness.host.blame import is_caused_by_agent, lose_to_agent, stop_at_limit
+from harness.host.retries import is_caused_by_agent, lose_to_agent, stop_at_limit
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxPool
 

@@ -12,7 +12,7 @@ from harness.core.types import AttemptRecord
 from harness.reports.remarks import describe_changes, describe_selection
 from harness.reports.run_folder import StoredRun
 from harness.runs.manifest import read_grading_version
-from harness.runs.usage import USAGE
+from harness.runs.stored_result import USAGE
 
 Value = str | int | float | bool | None
 

@@ -10,9 +10,9 @@ from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Summary
 from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
-from harness.runs.changes import ACCEPTED
 from harness.runs.grading_service import SERVICE
 from harness.runs.manifest import read_grading_version
+from harness.runs.resume import ACCEPTED
 
 # The tools of one server that a report names.
 MOST_TOOLS = 8

@@ -23,7 +23,7 @@ from harness.reports.attempt_figures import describe_cost
 from harness.reports.console import LONG, cell, grid, is_terminal, open_console, print_line, write
 from harness.reports.figures import count, describe_range, duration, percent
 from harness.reports.stored_summary import read_stored_summary
-from harness.runs.durations import FinishedCount
+from harness.runs.followed_index import FinishedCount
 from harness.runs.manifest import read_model_name
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_running, list_run_folders

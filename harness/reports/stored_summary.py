@@ -15,9 +15,9 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
 from harness.runs.attempt_index import ATTEMPTS
-from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.run_files import read_run_file
 from harness.runs.store import SUMMARY, read_manifest, read_results
+from harness.runs.stored_result import SHOWN_DIFFERENCE
 from harness.runs.summary import HEADLINE, SUMMARY_VERSION, describe_rate, summarize_records
 
 # Sums and intervals of larger counts would not be exact.

@@ -44,7 +44,7 @@ from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
 from harness.runs.run_names import count_statuses
 from harness.runs.store import REPORT
-from harness.runs.usage import read_usage, sum_usage
+from harness.runs.stored_result import read_usage, sum_usage
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,9 +16,13 @@ from harness.reports.attempt_figures import SHOWN_WAIT_SECONDS, describe_tokens
 from harness.reports.console import SHOWN_CHARACTERS, open_console, print_line, print_text, write
 from harness.reports.recorded_attempts import list_objects, read_text
 from harness.runs.run_files import has_run_file, split_nested
-from harness.runs.store import TRANSCRIPTS
-from harness.runs.transcript_file import transcript_name
-from harness.runs.transcripts import find_transcript, read_entries, read_numbered_entries
+from harness.runs.transcripts import (
+    TRANSCRIPTS,
+    find_transcript,
+    read_entries,
+    read_numbered_entries,
+    transcript_name,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -36,7 +36,7 @@ from harness.host.local import is_graded_by_text
 from harness.hosts import open_host
 from harness.rl.grading import HeldGrading, RewardSample
 from harness.rl.openings import DEFAULT_SECONDS, open_local, open_remote, require_score
-from harness.runs.task_machines import make_machine_rules
+from harness.runs.features import make_machine_rules
 
 try:
     import verifiers.v1 as vf

@@ -7,20 +7,23 @@ an attempt is a part (`AttemptPart`), whose name this file does not know.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
-from harness.core.types import Phase, Submission, Task, Verdict
+from harness.core.types import AttemptRecord, Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
 from harness.environments.base import Environment, EnvironmentContext
-from harness.environments.grading import make_limit_verdict
+from harness.environments.grading import SHARED, GradingContext, grade_submission, make_limit_verdict
 from harness.environments.host_environment import open_without_world
-from harness.host.blame import is_caused_by_agent, lose_to_agent
-from harness.host.retries import Fault, RunStopped
+from harness.environments.spec import EnvironmentSpec
+from harness.host.retries import Fault, RunStopped, is_caused_by_agent, lose_to_agent
 from harness.models.server_errors import ModelError
-from harness.runs.agents.agent import AttemptContext
+from harness.runs.agents.agent import Agent, AttemptContext
 from harness.runs.attempt_ends import (
     blame,
     catch_defects,
@@ -28,34 +31,146 @@ from harness.runs.attempt_ends import (
     mention_turns,
 )
 from harness.runs.attempt_parts import SandboxTime, Try
-from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.faults import Faults
+from harness.runs.features import Features
+from harness.runs.grading_service import GradingService, grade_at_service
 from harness.runs.planned_attempt import PlannedAttempt
-from harness.runs.progress import ActiveAttempt, Stage
-from harness.runs.transcript_file import begin_transcript
+from harness.runs.progress import ActiveAttempt, RunObserver, Stage
+from harness.runs.records import build_record
+from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
 from harness.sandbox.failures import SandboxLimitReached
-from harness.sandbox.pool import SandboxSettings
+from harness.sandbox.limits import Isolation, Limits
+from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
+
+if TYPE_CHECKING:
+    from harness.runs.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """The settings that all attempts of a run share."""
+
+    benchmark: Benchmark
+    agent: Agent
+    transcripts: KeepsTranscripts
+    observer: RunObserver
+    faults: Faults
+    pool: SandboxPool
+    # The limits of sandboxes, by the name of their environment.
+    limits: Mapping[str, Limits]
+    # Applies once to the agent's work in one attempt, and once to its grading. None means the default of
+    # the environment.
+    timeout_seconds: float | None
+    # The number of tool calls in an attempt. None stands for the default of the task or its environment.
+    turns: int | None = None
+    # The attempts that share a sandbox for grading.
+    isolation: Isolation = "task"
+    # Whether some task is attempted more than once.
+    repeats: bool = False
+    # The optional features, whose parts attach themselves to each attempt.
+    features: Features = field(default_factory=Features)
+    # Grades the submissions, None if sandboxes of `pool` do.
+    service: GradingService | None = None
+
+    @classmethod
+    def of_selection(
+        cls,
+        selection: Selection,
+        *,
+        transcripts: KeepsTranscripts,
+        observer: RunObserver,
+        faults: Faults,
+        pool: SandboxPool,
+        features: Features | None = None,
+        service: GradingService | None = None,
+    ) -> AttemptSettings:
+        """Return the settings of the attempts at the tasks of a selection."""
+        return cls(
+            *(selection.benchmark, selection.agent, transcripts, observer, faults, pool),
+            limits=selection.all_limits,
+            timeout_seconds=selection.timeout_seconds,
+            turns=selection.config.rounds,
+            isolation=selection.config.isolation,
+            repeats=any(planned.number > 0 for planned in selection.plan),
+            features=features or Features(),
+            service=service,
+        )
+
+    def limits_of(self, spec: EnvironmentSpec) -> Limits:
+        """Return the limits of an environment's sandboxes."""
+        return self.limits.get(spec.name, spec.limits)
+
+    def key(self, planned: PlannedAttempt) -> Hashable:
+        """Return the key of the sandbox that ends with an attempt, or with the last attempt at its task."""
+        return planned.key if self.is_isolated else planned.task.id
+
+    @property
+    def is_isolated(self) -> bool:
+        """Whether every attempt gets its own sandboxes."""
+        return self.isolation == "attempt"
+
+    def acting_key(self, planned: PlannedAttempt) -> Hashable:
+        """Return the key of the sandboxes where agents of several attempts may act, None if none may."""
+        # A sandbox for one attempt alone needs no second one in which the reference runs.
+        return None if self.is_isolated or not self.repeats else ("acting", planned.task.id)
+
+    async def grade(
+        self,
+        planned: PlannedAttempt,
+        spec: EnvironmentSpec,
+        submission: Submission,
+        environment: Environment | None,
+        on_begin: Callable[[], None],
+    ) -> Verdict:
+        """Return the verdict on a submission, and on the environment where its agent has acted, if any.
+
+        `on_begin` is called when the grader begins. Raises SandboxError and RunStopped.
+        """
+        seconds, task_id = spec.grading_seconds(planned.task, self.timeout_seconds), planned.task.id
+        if self.service is not None:
+            return await grade_at_service(
+                self.service, self.faults, task_id, submission, seconds=seconds, on_begin=on_begin
+            )
+        key, target = self.key(planned), self.benchmark.references[task_id].target
+        # The sandboxes that hold an agent's files end with its task.
+        if environment is None and self.isolation == "run" and spec.grades_programs_alone:
+            key = AcrossTasks(type(target))
+        context = GradingContext(
+            self.pool,
+            seconds,
+            fresh=spec.fresh_sandbox(self.limits_of(spec)),
+            key=key,
+            shared_key=key if self.is_isolated else SHARED,
+            environment=environment,
+            check_engine=self.faults.check_engine,
+            on_begin=on_begin,
+        )
+        return await grade_submission(target, submission, context)
+
 
 # How long an attempt may wait for grading while it holds the sandbox where its agent acted.
 WAIT_SECONDS = 1200.0
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The verdict on an attempt, and the submission if the agent handed one in."""
-
-    verdict: Verdict
-    submission: Submission | None = None
-
-
-async def make_attempt(settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt) -> Outcome:
-    """Run an attempt and return its outcome. `active` gets the stages of the attempt.
+async def make_record(
+    settings: AttemptSettings, planned: PlannedAttempt, active: ActiveAttempt
+) -> AttemptRecord:
+    """Make an attempt and return its record, which is not stored yet. `active` gets its stages.
 
     A fault of the infrastructure is retried. If the agent only answered, its answer is graded again. If it
     acted in an environment, the whole attempt is repeated. Raises RunStopped and StorageError.
     """
+    started_at, started = time.time(), time.monotonic()
     attempt = _Attempt(settings, planned, active)
     verdict = await attempt.make()
-    return Outcome(verdict, attempt.submission)
+    return build_record(
+        planned,
+        settings.benchmark.references[planned.task.id],
+        settings.benchmark.add_metrics(verdict),
+        submission=attempt.submission,
+        duration_seconds=time.monotonic() - started,
+        started_at=started_at,
+    )
 
 
 class _Attempt:
@@ -73,7 +188,7 @@ class _Attempt:
         self.phase = Phase.AGENT
 
     async def make(self) -> Verdict:
-        """Return the verdict, with the metrics of all parts. Raises as `make_attempt` does."""
+        """Return the verdict, with the metrics of all parts. Raises as `make_record` does."""
         try:
             verdict = await self._settings.faults.repeat(
                 self._task.id, self._try, on_fault=self._note_fault, find_phase=lambda: self.phase
@@ -104,7 +219,11 @@ class _Attempt:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 attempt = await self._open(stack)
-                verdict = await (self._act_and_grade(attempt) if acts else self._answer_and_grade(attempt))
+                if acts:
+                    verdict = await self._act_and_grade(attempt)
+                else:
+                    ended = await self._act(attempt)
+                    verdict = ended if isinstance(ended, Verdict) else await self._grade(ended)
         except SandboxError as error:
             # The verdict stands although the sandbox cannot be removed: a retry would be a second chance.
             if verdict is None:
@@ -134,14 +253,16 @@ class _Attempt:
 
     def _begin(self, task: Task, turns: int | None, stack: contextlib.AsyncExitStack) -> Try:
         settings, planned, spec = self._settings, self._planned, self._spec
-        seconds = settings.seconds(spec, task)
+        seconds = spec.agent_seconds(task, settings.timeout_seconds)
+        grading_seconds = spec.grading_seconds(task, settings.timeout_seconds)
         pauses = max((part.most_pause_seconds for part in self._parts), default=0.0)
         has_terminals = spec.is_workspace and getattr(settings.agent, "uses_terminals", False)
-        transcript = begin_transcript(settings.transcripts, task, planned.number)
+        transcript = settings.transcripts.begin_transcript(task.id, planned.number)
+        transcript.write({"schema_version": TRANSCRIPT_SCHEMA_VERSION, "prompt": task.prompt})
         environment = EnvironmentContext(
             settings.pool,
             SandboxSettings(spec.image or "", settings.limits_of(spec), terminals=has_terminals),
-            seconds=seconds + settings.grading_seconds(spec, task) + WAIT_SECONDS + pauses,
+            seconds=seconds + grading_seconds + WAIT_SECONDS + pauses,
             transcript=transcript,
             turns=turns,
             text_protocol=spec.text_protocol,
@@ -157,10 +278,6 @@ class _Attempt:
             act=settings.agent.attempt,
             needs_environment=getattr(settings.agent, "needs_environment", False),
         )
-
-    async def _answer_and_grade(self, attempt: Try) -> Verdict:
-        ended = await self._act(attempt)
-        return ended if isinstance(ended, Verdict) else await self._grade(ended)
 
     async def _act_and_grade(self, attempt: Try) -> Verdict:
         """Return the verdict on an attempt in its environment.

@@ -13,13 +13,12 @@ from harness.core.tools import TurnLimitReached
 from harness.core.types import Phase, Status, Task, Transcript, Verdict
 from harness.environments.grading import make_limit_verdict, make_timeout_verdict
 from harness.environments.workspace import WorkspaceLost
-from harness.host.blame import lose_to_agent, stop_at_limit
-from harness.host.retries import Retries, RunStopped, RunStoppedError
+from harness.host.retries import Retries, RunStopped, RunStoppedError, lose_to_agent, stop_at_limit
 from harness.models.server_errors import ModelError, ModelRefusedError, UnknownSpendingError
 from harness.models.spending import BudgetReached
 from harness.runs.agents.agent import AgentError, AgentUnusableError, RepeatedEnd
+from harness.runs.attempt_parts import TimeIsOver
 from harness.runs.run_files import StorageError
-from harness.runs.working_time import TimeIsOver
 from harness.sandbox.failures import SandboxLimitReached, build_fault
 
 _ERROR_CHARACTERS = 500

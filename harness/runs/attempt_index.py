@@ -20,8 +20,7 @@ from typing import Any
 from harness.core.errors import HarnessError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.types import AttemptRecord, Status
-from harness.runs.replayed import Outcome, Replayed
-from harness.runs.stored_result import COUNTED, StoredResult, reduce_record
+from harness.runs.stored_result import COUNTED, Outcome, Replayed, StoredResult, reduce_record
 
 ATTEMPTS = "attempts.jsonl"
 # Room for ten thousand attempts at each of ten thousand tasks, with a few hundred bytes each.

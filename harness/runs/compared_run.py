@@ -20,9 +20,8 @@ from harness.runs.manifest import read_model_name
 from harness.runs.run_files import has_run_file
 from harness.runs.run_names import is_running
 from harness.runs.store import MANIFEST, SUMMARY, read_duration, read_manifest, read_records
-from harness.runs.stored_result import StoredResult, reduce_record
+from harness.runs.stored_result import StoredResult, reduce_record, sum_usage
 from harness.runs.trust import describe_resume
-from harness.runs.usage import sum_usage
 
 # Sums of larger numbers would not be exact.
 _LARGEST = 2**53

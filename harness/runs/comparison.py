@@ -24,7 +24,7 @@ from harness.core.scoring.metrics import (
 from harness.core.types import RateInterval, Status
 from harness.runs.compared_run import ComparedRun, TaskOutcome, read_compared_run
 from harness.runs.manifest import GRADING_VERSION, Difference, list_differences, read_grading_version
-from harness.runs.usage import USAGE, sum_usage
+from harness.runs.stored_result import USAGE, sum_usage
 
 TASK, CATEGORY = "task", "category"
 DEFAULT_RESAMPLES = 10_000

@@ -20,12 +20,11 @@ from harness.environments import environment_spec
 from harness.models.endpoint import Endpoint
 from harness.runs.agents import build_agent
 from harness.runs.agents.agent import Agent, settings_for
-from harness.runs.agents.command.host import ProgramMissingError
+from harness.runs.agents.command.place import ProgramMissingError
 from harness.runs.config import ReadConfig, read_config
-from harness.runs.durations import find_durations
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.model_access import find_endpoint, find_judge
-from harness.runs.plan import load_configured
+from harness.runs.plan import find_durations, load_configured
 from harness.runs.recorded_run import add_recorded_settings, open_recording
 from harness.runs.run_secrets import find_keys
 from harness.runs.selection import select

@@ -1,30 +1,52 @@
-"""The optional features of a run: the only place that chooses the parts of an attempt."""
+"""The optional features of a run: the only place that chooses the parts of an attempt from the config."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from harness.core.errors import UsageError
 from harness.core.types import Verdict
 from harness.environments.base import MachineRules
 from harness.environments.spec import EnvironmentSpec
+from harness.models.messages import Generation
 from harness.runs.agents.agent import MeasuresAttempts
-from harness.runs.attempt_parts import AttemptPart
-from harness.runs.model_access import open_models
+from harness.runs.attempt_parts import AttemptPart, TimePart
+from harness.runs.config import load_config
+from harness.runs.model_access import find_cache_folder, uses_cache
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
-from harness.runs.steps import StepsPart
-from harness.runs.task_machines import TaskMachinePart, read_machine_rules
-from harness.runs.working_time import TimePart
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
+from harness.sandbox.backends.base import BuildRules
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode
     from harness.models.spending import Spending
-    from harness.runs.attempt_settings import AttemptSettings
+    from harness.runs.attempt import AttemptSettings
     from harness.runs.selection import Selection
+    from harness.runs.settings import RunConfig
+
+
+def read_machine_rules(config: RunConfig) -> MachineRules:
+    """Return the rules of a config for machines that are made from images of tasks."""
+    ca_file = None if config.build_ca is None else os.path.abspath(os.path.expanduser(config.build_ca))
+    if ca_file is not None and not os.path.isfile(ca_file):
+        raise UsageError(f"build_ca: {config.build_ca} is not a file", hint="name a certificate in PEM form")
+    return MachineRules(
+        BuildRules(tuple(config.base_images.items()), ca_file),
+        allow_network=config.allow_network,
+        without_network=config.network == "none",
+        seal=config.seal,
+        grading_network=config.grading_network == "on",
+    )
+
+
+def make_machine_rules(settings: Mapping[str, Any]) -> MachineRules:
+    """Return the rules that these keys of a config set. Raises UsageError for one that cannot be used."""
+    return read_machine_rules(load_config(None, {"benchmark": "tasks", **settings}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +72,7 @@ class Features:
             # A run without a model starts sooner without these.
             from harness.runs.model_parts import JudgePart, ModelPart, RecordedJudgePart
         if spec.runs_task_images:
-            from harness.runs.artifacts import ArtifactsPart
+            from harness.runs.task_folders import ArtifactsPart, StepsPart, TaskMachinePart
 
             machine = TaskMachinePart(self.machine_rules or MachineRules())
             parts += [StepsPart(planned.task), ArtifactsPart(), machine]
@@ -85,10 +107,14 @@ class AgentMetrics(AttemptPart):
         return measured if verdict.status.has_score else {}
 
 
+# The largest number of tokens of one judgement, with the reasoning before it.
+JUDGE_TOKENS = 8192
+
+
 @contextlib.asynccontextmanager
 async def open_features(
     selection: Selection,
-    spending: Spending,
+    open_spending: Callable[[], Spending],
     *,
     tool_mode: ToolMode | None,
     keep_tool_mode: Callable[[ToolMode], None],
@@ -96,13 +122,43 @@ async def open_features(
 ) -> AsyncIterator[Features]:
     """Yield the features of a run, open until the end of the block.
 
-    `note` is called with a notice for the user. The others are as for `open_models`. Raises UsageError
-    for an MCP server that cannot be set up.
+    The requests of the judge count for no budget of the run, because these are of the agent. It answers at
+    temperature 0, so its replies are kept unless the config turns that off.
+
+    Args:
+        selection: the config of the run, and its models.
+        open_spending: returns the spending of the run, which grows with each request to the model.
+        tool_mode: the tool mode that the run has used before it was resumed, None if it is unknown.
+        keep_tool_mode: called once with the tool mode, as soon as an agent asks for it.
+        note: called with a notice for the user.
+
+    Raises:
+        UsageError: for an MCP server that cannot be set up.
     """
-    config = selection.config
-    async with open_models(
-        *(config, selection.endpoint, selection.judge, spending),
-        tool_mode=tool_mode,
-        keep_tool_mode=keep_tool_mode,
-    ) as (model, judge):
+    config, endpoint = selection.config, selection.endpoint
+    model: ModelAccess | None = None
+    judge: ModelAccess | None = None
+    async with contextlib.AsyncExitStack() as stack:
+        if endpoint is not None or selection.judge is not None:
+            # A run without a model starts sooner without these.
+            from harness.models.access import ModelAccess
+            from harness.models.client import open_client
+            from harness.models.reply_cache import ReplyCache
+        if endpoint is not None:
+            model = ModelAccess(
+                await stack.enter_async_context(open_client(endpoint)),
+                config.generation.as_generation(),
+                config.attempt_budget,
+                open_spending(),
+                ReplyCache(find_cache_folder()) if uses_cache(config) else None,
+                keeps_client_generation=config.client_generation == "keep",
+                known_tool_mode=tool_mode,
+                keep_tool_mode=keep_tool_mode,
+            )
+        if selection.judge is not None:
+            judge = ModelAccess(
+                await stack.enter_async_context(open_client(selection.judge)),
+                Generation(temperature=0.0, max_tokens=JUDGE_TOKENS),
+                cache=None if config.reply_cache == "off" else ReplyCache(find_cache_folder()),
+            )
         yield Features(model, judge, await prepare_servers(config, note), read_machine_rules(config))

@@ -1,4 +1,4 @@
-"""The index of a run folder, which follows `attempts.jsonl` while the file grows.
+"""The index of a run folder, and the count of its finished attempts. Both follow `attempts.jsonl`.
 
 The table of a long file is also kept in the user's cache folder, and used again as long as the file is
 exactly as it was. It may be deleted at any time. No file of a run folder is ever read as an index, because
@@ -13,20 +13,24 @@ import math
 import os
 import secrets
 import sqlite3
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from io import BufferedReader
 from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES, MIB
 from harness.core.lock import cache_dir
 from harness.core.text import escape_text
-from harness.core.types import AttemptRecord
+from harness.core.types import AttemptRecord, Status
 from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES, SCHEMA, STATUSES, AttemptIndex
 from harness.runs.records import from_json
 from harness.runs.run_files import open_run_file
-from harness.runs.stored_result import COUNTED
+from harness.runs.store import UNFINISHED
+from harness.runs.stored_result import COUNTED, SUPERSEDED_STATUS
 
 # The table of a shorter file is made as fast as it is read.
 KEPT_FROM_BYTES = 16 * MIB
@@ -224,3 +228,90 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
         size -= len(part)
         offset += len(part)
     return b"".join(parts)
+
+
+# `json.dumps` writes it before every text of the agent, and escapes quotes there.
+_STATUS = b'"status": "'
+_SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
+_NAMES = {status.value.encode(): status for status in Status}
+# The lines between two looks at the clock.
+_LINES = 1000
+
+
+class FinishedCount:
+    """The count of one `attempts.jsonl`, which follows the file while it grows. Threads may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._identity: tuple[int, int] | None = None
+        self._end = 0
+        self._statuses: Counter[Status] = Counter()
+        self._superseded = 0
+
+    def read(self, seconds: float | None = None) -> int | None:
+        """Return the number of attempts that have a verdict, after a look at the new part of the file.
+
+        Args:
+            seconds: about the longest time to read, None for no limit. The next call reads on.
+
+        Returns:
+            None if the file has more lines than there was time for.
+
+        Raises OSError if the file cannot be read.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        with self._lock:
+            try:
+                stream = open_run_file(self._folder, ATTEMPTS, max_bytes=MAX_ATTEMPTS_BYTES)
+            except FileNotFoundError:  # the run was killed before its first attempt
+                self._start_again()
+                return 0
+            with stream:
+                self._watch(stream)
+                if not self._read_on(stream, until):
+                    return None
+            without = sum(self._statuses[status] for status in UNFINISHED)
+            # An attempt is repeated only without a verdict, or after a record that supersedes its verdict.
+            return self._statuses.total() - without - self._superseded
+
+    def _watch(self, stream: BufferedReader) -> None:
+        """Start again if the file is another one, or no longer has a line that ends where the count does."""
+        facts = os.fstat(stream.fileno())
+        identity = facts.st_dev, facts.st_ino
+        # A run that cannot write a record cuts the file, and writes again from there.
+        is_cut = self._end and os.pread(stream.fileno(), 1, self._end - 1) != b"\n"
+        if is_cut or identity != self._identity:
+            self._start_again()
+        self._identity = identity
+
+    def _read_on(self, stream: BufferedReader, until: float | None) -> bool:
+        """Count the new lines, and return whether all are counted. A last line without its end is not one."""
+        stream.seek(self._end)
+        lines = 0
+        while line := stream.readline(MAX_LINE_BYTES + 1):
+            if len(line) > MAX_LINE_BYTES:
+                text = f"has a line that is longer than {MAX_LINE_BYTES:,} bytes"
+                raise OSError(errno.EFBIG, text, str(self._folder / ATTEMPTS))
+            if not line.endswith(b"\n"):
+                break
+            self._end += len(line)
+            self._add(line)
+            lines += 1
+            if (
+                until is not None
+                and (lines % _LINES == 0 or len(line) > 1 << 16)
+                and time.monotonic() > until
+            ):
+                return False
+        return True
+
+    def _add(self, line: bytes) -> None:
+        status = _NAMES.get(line.partition(_STATUS)[2][:32].partition(b'"')[0])
+        if status is None:  # the line is not a record
+            return
+        self._statuses[status] += 1
+        self._superseded += status is Status.CANCELLED and _SUPERSEDED in line

@@ -16,16 +16,14 @@ import psutil
 from harness.core.errors import UsageError
 from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
-from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+from harness.runs.planned_attempt import describe_planned
 from harness.runs.run_files import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Benchmark
-    from harness.environments.spec import EnvironmentSpec
-    from harness.models.endpoint import Endpoint
+    from harness.runs.run_starts import Opening
+    from harness.runs.selection import Selection
     from harness.runs.settings import RunConfig
-    from harness.sandbox.backends.base import BackendFacts
-    from harness.sandbox.limits import Limits
 
 # The key of the tool mode, which is null until an agent asks for it.
 TOOL_MODE = "tool_mode"
@@ -59,43 +57,14 @@ def find_origin() -> Origin:
     return Origin(read_git_revision(), platform.platform())
 
 
-def build_manifest(
-    facts: BackendFacts | None,
-    config: RunConfig,
-    benchmark: Benchmark,
-    plan: Sequence[PlannedAttempt],
-    *,
-    run_id: str,
-    timeouts: Mapping[str, int],
-    limits: Mapping[str, Limits],
-    unsound: Mapping[str, str],
-    origin: Origin,
-    environments: Sequence[EnvironmentSpec],
-    agent_sha256: str | None = None,
-    judge: Endpoint | None = None,
-    replay: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return the manifest of a run that starts now.
-
-    Args:
-        facts: the engine, its runtime and the images, None for a run without sandboxes.
-        config: the config of the run.
-        benchmark: the benchmark with the data that the run uses.
-        plan: the attempts that the run will make.
-        run_id: the id in the labels of the run's containers.
-        timeouts: the wall limits of an attempt in seconds, by the name of the environment.
-        limits: the limits of sandboxes by the name of their environment.
-        environments: the environments of the planned tasks.
-        unsound: the reason for each task that a rehearsal of its reference has quarantined, by task id.
-        origin: the code of harness and the system where it runs.
-        agent_sha256: the SHA-256 of the file of a user's own agent.
-        judge: the model that environments ask for judgements.
-        replay: the facts about the recorded run that the agent replays.
-    """
-    tasks = {planned.task.id: planned.task for planned in plan}.values()
+def build_manifest(opening: Opening, config: RunConfig, origin: Origin) -> dict[str, Any]:
+    """Return the manifest of a run that starts now, with the config that a resumed run reads back."""
+    selection, facts = opening.selection, opening.engine.facts
+    benchmark, judge, recording = selection.benchmark, selection.judge, selection.recording
+    tasks = {planned.task.id: planned.task for planned in selection.plan}.values()
     return {
         "schema_version": SCHEMA_VERSION,
-        "run_id": run_id,
+        "run_id": opening.run_id,
         "started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "harness_version": __version__,
         "git_revision": origin.git_revision,
@@ -104,20 +73,20 @@ def build_manifest(
         GRADING_VERSION: benchmark.definition.grading_version,
         "definition_sha256": hash_definition(benchmark),
         "agent": config.agent,
-        "agent_sha256": agent_sha256,
+        "agent_sha256": selection.agent_sha256,
         "source": benchmark.source.kind,
         "data": asdict(benchmark.source),
         "samples_sha256": hash_samples(config),
         "judge": None if judge is None else judge.model_dump(mode="json"),
-        "replay": None if replay is None else dict(replay),
+        "replay": None if recording is None else recording.describe(),
         "seed": config.seed,
-        "planned": describe_planned(plan),
+        "planned": describe_planned(selection.plan),
         "config": config.model_dump(mode="json"),
         TOOL_MODE: None,
-        **describe_conditions(config, environments, timeouts=timeouts, limits=limits),
+        **describe_conditions(selection),
         "images": {} if facts is None else dict(facts.images),
         "image_tags": {} if facts is None else dict(facts.image_tags),
-        "unsound_references": dict(unsound),
+        "unsound_references": dict(opening.unsound),
         # The reasons by task id. The tests of these tasks may stop or branch by an answer of the program, and
         # the tests of these let the program decide comparisons.
         "own_sandboxes": benchmark.list_own_sandboxes(tasks),
@@ -134,22 +103,21 @@ def build_manifest(
     }
 
 
-def describe_conditions(
-    config: RunConfig,
-    environments: Sequence[EnvironmentSpec],
-    *,
-    timeouts: Mapping[str, int],
-    limits: Mapping[str, Limits],
-) -> dict[str, Any]:
+def describe_conditions(selection: Selection) -> dict[str, Any]:
     """Return the fields of a manifest about the conditions of attempts, which follow from the config."""
+    seconds, environments = selection.timeout_seconds, selection.environments
     return {
-        "timeouts": dict(timeouts),
+        "timeouts": {
+            spec.name: seconds or spec.timeout_seconds
+            for spec in environments
+            if seconds or not spec.tasks_set_timeouts
+        },
         ISOLATION: {
-            spec.name: spec.choose_isolation(config.isolation)
+            spec.name: spec.choose_isolation(selection.config.isolation)
             for spec in environments
             if spec.image is not None
         },
-        "limits": {name: each.model_dump() for name, each in limits.items()},
+        "limits": {name: each.model_dump() for name, each in selection.all_limits.items()},
     }
 
 

@@ -22,11 +22,10 @@ from harness.models.settings import choose_endpoint
 from harness.runs.agents import build_agent
 from harness.runs.agents.agent import settings_for
 from harness.runs.attempt_index import ATTEMPTS
-from harness.runs.changes import ACCEPTED
 from harness.runs.manifest import correct_superseded_verdicts
-from harness.runs.merged_manifest import merge_manifests
 from harness.runs.plan import load_configured, name_clusters
 from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+from harness.runs.resume import ACCEPTED
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
 from harness.runs.run_names import UNFINISHED_MERGE, hold_still
@@ -38,6 +37,7 @@ from harness.runs.shards import (
     AttemptKey,
     ShardRun,
     find_samples,
+    merge_manifests,
     plan_merged_run,
     plan_whole_run,
     read_shard_run,

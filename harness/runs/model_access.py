@@ -1,28 +1,22 @@
-"""The model of a run: its endpoint from the config, its budgets, and the client while the run lasts."""
+"""The models of a run from its config: the endpoints of the agent and of the judge, and the kept replies."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.lock import cache_dir
 from harness.models.endpoint import Endpoint, read_key
-from harness.models.messages import Generation
 from harness.models.settings import choose_endpoint
 from harness.runs.agents.agent import Agent
 from harness.runs.settings import KEYS, RunConfig, name_option
 
 if TYPE_CHECKING:
-    from harness.models.access import ModelAccess, ToolMode
-    from harness.models.spending import Spending
+    pass
 
 CACHE_VARIABLE = "HARNESS_REPLY_CACHE"
-# The largest number of tokens of one judgement, with the reasoning before it.
-JUDGE_TOKENS = 8192
 
 
 def find_endpoint(config: RunConfig, agent: Agent) -> Endpoint | None:
@@ -73,65 +67,6 @@ def find_judge(config: RunConfig, judge: str | Endpoint | None) -> Endpoint | No
     return judge
 
 
-@contextlib.asynccontextmanager
-async def open_models(
-    config: RunConfig,
-    endpoint: Endpoint | None,
-    judge: Endpoint | None,
-    spending: Spending,
-    *,
-    tool_mode: ToolMode | None,
-    keep_tool_mode: Callable[[ToolMode], None],
-) -> AsyncIterator[tuple[ModelAccess | None, ModelAccess | None]]:
-    """Yield the access to a run's model, and to its judge. Each is None for a run without one.
-
-    The requests of the judge count for no budget of the run, because these are of the agent. It answers at
-    temperature 0, so its replies are kept unless the config turns that off.
-
-    Args:
-        config: the config of the run.
-        endpoint: the endpoint of the model.
-        judge: the endpoint of the judge.
-        spending: the spending of the run, which grows with each request to the model.
-        tool_mode: the tool mode that the run has used before it was resumed, None if it is unknown.
-        keep_tool_mode: called once with the tool mode, as soon as an agent asks for it.
-    """
-    if endpoint is None and judge is None:
-        yield None, None
-        return
-    # A run without a model starts sooner without these.
-    from harness.models.access import ModelAccess
-    from harness.models.client import open_client
-    from harness.models.reply_cache import ReplyCache
-
-    model: ModelAccess | None = None
-    judging: ModelAccess | None = None
-    async with contextlib.AsyncExitStack() as stack:
-        if endpoint is not None:
-            model = ModelAccess(
-                await stack.enter_async_context(open_client(endpoint)),
-                config.generation.as_generation(),
-                config.attempt_budget,
-                spending,
-                ReplyCache(find_cache_folder()) if _uses_cache(config) else None,
-                keeps_client_generation=config.client_generation == "keep",
-                known_tool_mode=tool_mode,
-                keep_tool_mode=keep_tool_mode,
-            )
-        if judge is not None:
-            judging = ModelAccess(
-                await stack.enter_async_context(open_client(judge)),
-                Generation(temperature=0.0, max_tokens=JUDGE_TOKENS),
-                cache=None if config.reply_cache == "off" else ReplyCache(find_cache_folder()),
-            )
-        yield model, judging
-
-
-def describe_url(config: RunConfig, endpoint: Endpoint | None) -> str | None:
-    """Return the URL to write to the manifest: the model's if it is not a named endpoint, None for others."""
-    return None if endpoint is None or config.model in config.endpoints else endpoint.base_url
-
-
 def find_cache_folder() -> Path:
     """Return the folder of kept replies, from HARNESS_REPLY_CACHE or in the user's cache folder.
 
@@ -141,7 +76,7 @@ def find_cache_folder() -> Path:
     return Path(named) if named else cache_dir() / "replies"
 
 
-def _uses_cache(config: RunConfig) -> bool:
+def uses_cache(config: RunConfig) -> bool:
     """Return whether replies are kept. Above temperature 0 a kept reply would hide that replies differ."""
     if config.reply_cache == "auto":
         return config.generation.temperature == 0

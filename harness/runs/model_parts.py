@@ -21,8 +21,7 @@ from harness.models.spending import BudgetReached
 from harness.runs.agents.agent import AgentError
 from harness.runs.agents.recording import RecordedJudgement, Recording
 from harness.runs.attempt_ends import NOT_OF_AGENT
-from harness.runs.attempt_parts import AttemptPart, SandboxTime, Try
-from harness.runs.working_time import MOST_PAUSE_SECONDS
+from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, SandboxTime, Try
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess

@@ -1,4 +1,4 @@
-"""The plan of a run: the selected tasks and their numbered attempts."""
+"""The plan of a run: the selected tasks, their numbered attempts, and the order that they start in."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.download import DownloadObserver
@@ -13,16 +14,19 @@ from harness.benchmarks.loading import load_with_options
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
 from harness.runs.agents.agent import Agent, ChoosesSamples
+from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.planned_attempt import MAX_LISTED_BYTES as MAX_LISTED_BYTES
 from harness.runs.planned_attempt import PlannedAttempt as PlannedAttempt
 from harness.runs.planned_attempt import describe_planned as describe_planned
 from harness.runs.planned_attempt import has_same_tasks as has_same_tasks
 from harness.runs.planned_attempt import list_task_ids as list_task_ids
+from harness.runs.run_names import find_run
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import STATEMENT
 from harness.runs.settings.attempts import MAX_TASK_SECONDS
 from harness.runs.settings.tasks import Sampling
+from harness.runs.store import read_records
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
 
@@ -315,3 +319,50 @@ def require_solutions(benchmark: Benchmark, tasks: Sequence[Task], *, agent: str
         f"agent '{agent}' needs reference solutions, but {benchmark.name} publishes none for these tasks",
         hint=f"add {own}grade samples: harness grade -b {benchmark.name} --samples FILE.jsonl",
     )
+
+
+def read_durations(folder: Path) -> dict[str, float]:
+    """Return the seconds of the longest attempt at each task of a run, by task id. Raises UsageError."""
+    durations: dict[str, float] = {}
+    for record, _size in read_records(folder / ATTEMPTS):
+        durations[record.task_id] = max(record.duration_seconds, durations.get(record.task_id, 0.0))
+    return durations
+
+
+def find_durations(config: RunConfig) -> tuple[RunConfig, dict[str, float]]:
+    """Return the config with an absolute path as `durations_from`, and the durations of that run.
+
+    Raises UsageError for a run that does not exist or cannot be read.
+    """
+    if config.durations_from is None:
+        return config, {}
+    folder = find_run(config.durations_from, Path(config.output_dir)).absolute()
+    return config.model_copy(update={"durations_from": str(folder)}), read_durations(folder)
+
+
+def order_by_duration(
+    plan: Sequence[PlannedAttempt], durations: Mapping[str, float]
+) -> Sequence[PlannedAttempt]:
+    """Return a plan with the longest tasks first, so that no long task keeps a run going at its end.
+
+    Tasks without a known duration come before all others, because each of them may be the longest. The
+    attempts at one task stay together.
+    """
+    if not durations:
+        return plan
+    return sorted(plan, key=lambda planned: -durations.get(planned.task.id, float("inf")))
+
+
+def describe_unknown(
+    plan: Sequence[PlannedAttempt], durations: Mapping[str, float], notify: Callable[[str], None]
+) -> None:
+    """Report how many tasks of a plan have no known duration. Raises UsageError if none has one."""
+    tasks = {planned.task.id for planned in plan}
+    unknown = tasks.difference(durations)
+    if tasks and len(unknown) == len(tasks):
+        raise UsageError(
+            "the run that --durations-from names has no attempt at any of the selected tasks",
+            hint="name a run of the same benchmark, or leave it out",
+        )
+    if unknown:
+        notify(f"tasks without a known duration, which start first: {len(unknown):,} of {len(tasks):,}")

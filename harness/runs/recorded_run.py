@@ -24,15 +24,13 @@ from harness.runs.agents.recording import (
     RecordedAttempt,
     RecordedJudgement,
     RecordedStep,
+    read_judgements,
+    read_steps,
 )
 from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES, STATUSES
 from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
 from harness.runs.planned_attempt import PlannedAttempt
-from harness.runs.recorded_steps import (
-    read_judgements,
-    read_steps,
-)
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
@@ -299,11 +297,6 @@ def check_recording(
             notify(f"{describe_untaken(untaken)}; a config of yours can set them")
     if recording.unfinished:
         notify(f"{recording.unfinished:,} recorded attempts have no verdict, and are not replayed")
-
-
-def describe_recording(recording: RecordedRun | None) -> dict[str, Any] | None:
-    """Return the facts about a recorded run that a manifest holds, None for a run that replays none."""
-    return None if recording is None else recording.describe()
 
 
 def require_same_recording(folder: Path, manifest: Mapping[str, Any], recording: RecordedRun | None) -> None:

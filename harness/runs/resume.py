@@ -1,27 +1,115 @@
-"""The continuation of a run: read its config and manifest back, and refuse inputs that have changed."""
+"""The continuation of a run: its config and manifest are read back, and changed inputs are refused."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import UsageError, describe_first_error, quote_value
+from harness.core.errors import UsageError, describe_first_error, quote_value, unknown_name
 from harness.core.inputs.files import MAX_DATA_BYTES
-from harness.runs.agents.agent import Agent
-from harness.runs.changes import Change, accept_changes, add_accepted, find_changes
+from harness.core.text import escape_terminal
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
 from harness.runs.planned_attempt import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest
 from harness.sandbox.backends.base import BackendFacts
+
+if TYPE_CHECKING:
+    from harness.runs.selection import Selection
+
+# The key of a manifest with the changes that the user has accepted.
+ACCEPTED = "accepted_changes"
+_SHOWN_VALUE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field of a manifest with two values."""
+
+    # The path of the field, such as `data.sha256`.
+    field: str
+    before: Any
+    after: Any
+
+    def describe(self) -> dict[str, Any]:
+        """Return the change as a manifest holds it."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return {"field": self.field, "before": self.before, "after": self.after, "accepted_at": now}
+
+
+def find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+    """Return the changes between two mappings, a field for each value that is not a mapping itself."""
+    earlier, later = dict(_flatten("", before)), dict(_flatten("", after))
+    return [
+        Change(name, earlier.get(name), later.get(name))
+        for name in dict.fromkeys([*earlier, *later])
+        if earlier.get(name) != later.get(name)
+    ]
+
+
+def accept_changes(
+    changes: Iterable[Change],
+    accepted: Collection[str],
+    *,
+    manifest: Mapping[str, Any],
+    describe: Callable[[str, str, str], str],
+    hints: Mapping[str, str],
+) -> list[Change]:
+    """Return the changes. The user has accepted them all.
+
+    Args:
+        changes: the changes that were found.
+        accepted: the fields whose change the user accepts. A field includes the fields below it.
+        manifest: the manifest whose fields can be accepted.
+        describe: returns the message of a refusal from the field and its two values.
+        hints: what else the user can do, by the first part of the field, and by "" for any other.
+
+    Raises:
+        UsageError: for a change that is not accepted, and for an accepted field that does not exist.
+    """
+    found = list(changes)
+    fields = {*(path for path, _ in _flatten("", manifest)), *(change.field for change in found)}
+    for name in accepted:
+        if not any(field == name or field.startswith(f"{name}.") for field in fields):
+            raise unknown_name("field for --accept", name, {field.partition(".")[0] for field in fields})
+    for change in found:
+        if any(change.field == name or change.field.startswith(f"{name}.") for name in accepted):
+            continue
+        raise UsageError(
+            describe(change.field, _show(change.before), _show(change.after)),
+            hint=f"{hints.get(change.field.partition('.')[0], hints[''])}, or add: --accept {change.field}",
+        )
+    return found
+
+
+def add_accepted(manifest: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
+    """Return a manifest with accepted changes after those that it has."""
+    described = [change.describe() for change in changes]
+    return (
+        {**manifest, ACCEPTED: [*(manifest.get(ACCEPTED) or []), *described]} if described else {**manifest}
+    )
+
+
+def _show(value: Any) -> str:
+    return escape_terminal(json.dumps(value), _SHOWN_VALUE)
+
+
+def _flatten(name: str, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        path = f"{name}.{key}" if name else key
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(path, value)
+        elif value is not None and value != {}:
+            yield path, value
 
 
 def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None) -> RunConfig:
@@ -68,41 +156,23 @@ def read_unsound_references(folder: Path) -> dict[str, str]:
     return found
 
 
-def find_agent_hash(agent: Agent) -> str | None:
-    """Return the SHA-256 of the file of a user's own agent, None for a built-in one."""
-    sha256: str | None = getattr(agent, "source_sha256", None)
-    return sha256
-
-
-def read_resumed_manifest(
+def accept_resumed_manifest(
     folder: Path,
-    config: RunConfig,
-    benchmark: Benchmark,
-    agent: Agent,
+    manifest: Mapping[str, Any],
+    selection: Selection,
     facts: BackendFacts | None,
-    *,
-    accepted: Collection[str] = (),
+    accepted: Collection[str],
 ) -> dict[str, Any]:
     """Return the manifest of a resumed run, with the values of now for the fields whose change is accepted.
 
-    Args:
-        folder: the run folder.
-        config: the config of the run.
-        benchmark: the benchmark of the run.
-        agent: the agent of the run.
-        facts: the engine and the images, None for a run without sandboxes.
-        accepted: the fields of the manifest that may have changed.
-
-    Raises:
-        UsageError: for a changed field that is not accepted, with both values.
+    The arguments and errors are as for `accept_input_changes`.
     """
-    manifest = read_manifest(folder)
-    changes = accept_input_changes(folder, manifest, config, benchmark, agent, facts, accepted=accepted)
+    changes = accept_input_changes(folder, manifest, selection, facts, accepted)
     if not changes:
-        return manifest
-    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+        return dict(manifest)
+    now = _list_inputs(selection, facts, with_tags="image_tags" in manifest)
     images = {} if facts is None else dict(facts.images)
-    data = asdict(benchmark.source)
+    data = asdict(selection.benchmark.source)
     return add_accepted({**manifest, **now, "images": images, "data": data}, changes)
 
 
@@ -118,23 +188,28 @@ def require_same_tasks(folder: Path, manifest: Mapping[str, Any], plan: Sequence
 def accept_input_changes(
     folder: Path,
     manifest: Mapping[str, Any],
-    config: RunConfig,
-    benchmark: Benchmark,
-    agent: Agent,
+    selection: Selection,
     facts: BackendFacts | None,
-    *,
     accepted: Collection[str],
 ) -> list[Change]:
     """Return the changes of a run's inputs since its manifest was written, all of which are accepted.
 
-    The arguments are those of `read_resumed_manifest`. Raises UsageError as it does.
+    Args:
+        folder: the run folder.
+        manifest: its manifest.
+        selection: the benchmark, the agent and the config as they are now.
+        facts: the engine and the images, None for a run without sandboxes.
+        accepted: the fields of the manifest that may have changed.
+
+    Raises:
+        UsageError: for a changed field that is not accepted, with both values.
     """
-    now = _list_inputs(config, benchmark, agent, facts, with_tags="image_tags" in manifest)
+    now = _list_inputs(selection, facts, with_tags="image_tags" in manifest)
     return accept_changes(
         find_changes(_list_recorded_inputs(manifest), now),
         accepted,
         manifest=manifest,
-        describe=partial(_describe_change, folder, config, benchmark),
+        describe=partial(_describe_change, folder, selection),
         hints=_HINTS,
     )
 
@@ -163,11 +238,10 @@ _HINTS: Mapping[str, str] = {
 }
 
 
-def _describe_change(
-    folder: Path, config: RunConfig, benchmark: Benchmark, field: str, before: str, after: str
-) -> str:
+def _describe_change(folder: Path, selection: Selection, field: str, before: str, after: str) -> str:
+    config = selection.config
     subject = {
-        "data": f"the data has changed since this run started: {benchmark.source.location}",
+        "data": f"the data has changed since this run started: {selection.benchmark.source.location}",
         GRADING_VERSION: f"the grading of {config.benchmark} has changed since this run started",
         "definition_sha256": f"{config.benchmark} has changed since this run started",
         "samples_sha256": f"the samples have changed since this run started: {config.samples}",
@@ -176,9 +250,7 @@ def _describe_change(
     return f"{folder}: {subject}: {field} was {before}, and is {after} now"
 
 
-def _list_inputs(
-    config: RunConfig, benchmark: Benchmark, agent: Agent, facts: BackendFacts | None, *, with_tags: bool
-) -> dict[str, Any]:
+def _list_inputs(selection: Selection, facts: BackendFacts | None, *, with_tags: bool) -> dict[str, Any]:
     """Return the fields of a manifest that describe the inputs of a run.
 
     The tag of an image is a hash of its sources. The id of an image changes with every build, so it is
@@ -186,12 +258,13 @@ def _list_inputs(
     """
     tags = {} if facts is None else dict(facts.image_tags)
     ids = {} if facts is None else dict(facts.images)
+    benchmark = selection.benchmark
     return {
         "data": {"sha256": benchmark.source.sha256},
         GRADING_VERSION: benchmark.definition.grading_version,
         "definition_sha256": hash_definition(benchmark),
-        "samples_sha256": hash_samples(config),
-        "agent_sha256": find_agent_hash(agent),
+        "samples_sha256": hash_samples(selection.config),
+        "agent_sha256": selection.agent_sha256,
         **({"image_tags": tags} if with_tags else {"images": ids}),
     }
 

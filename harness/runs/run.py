@@ -1,34 +1,34 @@
-"""A run from its selection to its results: open the run folder, execute the plan, write results."""
+"""A run from its selection to its results: open its folder, make or repeat attempts, and write results."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import HarnessError, UsageError
 from harness.core.shield import complete
-from harness.core.types import AttemptRecord, Summary
+from harness.core.types import AttemptRecord, Status, Summary
 from harness.host.engine import remove_containers
 from harness.host.local import LocalHost
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.durations import order_by_duration
-from harness.runs.executors.base import Executor, execute_plan
-from harness.runs.executors.local import LocalExecutor
-from harness.runs.faults import START_TRIES, Faults, choose_concurrency
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import Executor, LocalExecutor, execute_plan
+from harness.runs.faults import START_TRIES, Faults
 from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
-from harness.runs.manifest import TOOL_MODE, describe_start, read_tool_mode
+from harness.runs.manifest import TOOL_MODE, correct_superseded_verdicts, describe_start, read_tool_mode
+from harness.runs.plan import order_by_duration
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import RunObserver
-from harness.runs.run_files import has_run_file, replace_file
+from harness.runs.run_files import StorageError, advise_resume, has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_names import find_state
 from harness.runs.run_secrets import make_log_filter
@@ -36,7 +36,9 @@ from harness.runs.run_starts import NewRun, Opening, RunEngine, RunStart, open_r
 from harness.runs.selection import Selection
 from harness.runs.spending_log import SPENDING, RunSpending, SpendingLog
 from harness.runs.store import MANIFEST, SUMMARY, RunStore
+from harness.runs.stored_result import SUPERSEDED_STATUS, StoredResult
 from harness.runs.summary import ModelUse, summarize, summary_json, write_results
+from harness.runs.transcripts import keep_transcript
 from harness.sandbox.backends.base import Backend
 
 if TYPE_CHECKING:
@@ -67,8 +69,9 @@ class Run:
 
     @property
     def summary(self) -> Summary:
-        selection = self.selection
-        use = ModelUse(self.spent.of_no_attempt, self.spent.whole.describe_budget())
+        selection, use = self.selection, None
+        if selection.endpoint is not None:
+            use = ModelUse(self.spent.of_no_attempt, self.spent.whole.describe_budget())
         return summarize(
             selection.plan,
             self.store.results,
@@ -77,7 +80,7 @@ class Run:
             benchmark=selection.benchmark,
             quarantined=selection.quarantined,
             has_samples=selection.config.samples is not None,
-            model=None if selection.endpoint is None else use,
+            model=use,
             cluster_by=selection.config.cluster_by,
         )
 
@@ -128,8 +131,7 @@ class Run:
         self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
     ) -> Executor:
         """Return the executor of this process. `waiting` is the number of attempts that it gets."""
-        config, selection = self.selection.config, self.selection
-        engine = self.engine
+        selection, engine = self.selection, self.engine
         faults = Faults(
             engine.backend,
             observer,
@@ -142,34 +144,22 @@ class Run:
         features = await stack.enter_async_context(
             open_features(
                 selection,
-                self._open_spending(),
+                self._open_spending,
                 tool_mode=read_tool_mode(self.manifest),
                 keep_tool_mode=self._keep_tool_mode,
                 note=observer.note,
             )
         )
-        settings = AttemptSettings(
-            benchmark=selection.benchmark,
-            agent=selection.agent,
+        settings = AttemptSettings.of_selection(
+            selection,
             transcripts=self.store,
             observer=observer,
             faults=faults,
             pool=host.pool,
-            limits=selection.all_limits,
-            timeout_seconds=selection.timeout_seconds,
-            turns=config.rounds,
-            isolation=config.isolation,
-            repeats=any(planned.number > 0 for planned in selection.plan),
             features=features,
-            service=self.engine.service,
+            service=engine.service,
         )
-        concurrency = choose_concurrency(
-            config.max_concurrent,
-            selection.agent,
-            sandboxes=bool(selection.images),
-            isolation=config.isolation,
-            at_service=self.engine.service is not None,
-        )
+        concurrency = selection.choose_concurrency(at_service=engine.service is not None)
         return LocalExecutor(settings, concurrency)
 
     async def _open_ray(
@@ -279,3 +269,97 @@ async def open_run(
             if run.is_refused(error):
                 shutil.rmtree(run.folder, ignore_errors=True)
             raise
+
+
+_WRITTEN_RECORDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The attempts that a resumed run repeats, instead of all that have no verdict."""
+
+    # Those that have a verdict other than `passed`.
+    failed: bool = False
+    # Those that ended in an infra error, or whose tests were broken.
+    infra: bool = False
+
+    def selects(self, result: StoredResult) -> bool:
+        """Return whether the attempt of this result is repeated."""
+        if result.status in (Status.INFRA_ERROR, Status.GRADER_ERROR):
+            return self.infra
+        if result.status is Status.CANCELLED:  # a killed retry has superseded it
+            return self.failed and result.superseded > 0
+        return self.failed and result.status is not Status.PASSED
+
+
+def begin_retry(run: Run, retry: Retry) -> list[PlannedAttempt]:
+    """Supersede the verdicts that are repeated, and return the attempts to make, in the order of the plan.
+
+    Raises:
+        DataError: if a transcript cannot be read.
+        StorageError: if the run folder cannot be written.
+    """
+    results = run.store.results
+    chosen = [
+        planned
+        for planned in run.selection.plan
+        if (result := results.get(planned.key)) is not None and retry.selects(result)
+    ]
+    judged = [planned for planned in chosen if results[planned.key].status.has_score]
+    if judged:
+        _supersede(run, judged)
+    return chosen
+
+
+def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
+    # The copies come first, because a transcript that cannot be read must leave the run as it was.
+    for planned in judged:
+        keep_transcript(run.folder, *planned.key, run.store.results[planned.key].superseded)
+    # The summary of the verdicts must not outlive them.
+    try:
+        (run.folder / SUMMARY).unlink(missing_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
+            hint=advise_resume(run.folder, error),
+        ) from error
+    _append(run, judged)
+    # A retry that is killed before this is counted when the run is resumed.
+    number = run.store.results.count_superseded()
+    run.manifest = correct_superseded_verdicts(run.manifest, number)
+    run.store.write_json(MANIFEST, run.manifest)
+    run.write_summary()
+
+
+def _append(run: Run, judged: Sequence[PlannedAttempt]) -> None:
+    places = iter(judged)
+    while batch := list(itertools.islice(places, _WRITTEN_RECORDS)):
+        run.store.append(*map(_describe_superseded, run.store.records(batch)))
+
+
+def _describe_superseded(record: AttemptRecord) -> AttemptRecord:
+    """Return the record that supersedes a verdict. It has no verdict, and no use of a model."""
+    return replace(
+        record,
+        resolved=False,
+        status=Status.CANCELLED,
+        score=None,
+        metrics={SUPERSEDED_STATUS: record.status.value},
+        agent_output="",
+        agent_output_cut=0,
+        duration_seconds=0.0,
+        error="the verdict was superseded by --retry-failed",
+    )
+
+
+def list_remaining(
+    plan: Iterable[PlannedAttempt],
+    results: Mapping[tuple[str, int], StoredResult],
+    retry: Retry | None,
+) -> Collection[tuple[str, int]]:
+    """Return the keys of the attempts that a resumed run would make."""
+    if retry is None:
+        return [
+            each.key for each in plan if each.key not in results or not results[each.key].status.has_score
+        ]
+    return [each.key for each in plan if each.key in results and retry.selects(results[each.key])]

@@ -17,7 +17,8 @@ from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input
 from harness.host.engine import open_engine
 from harness.host.retries import read_wait_seconds
-from harness.runs.changes import Change, add_accepted
+from harness.runs.agents.outside import name_agent
+from harness.runs.config import load_config
 from harness.runs.grading_service import SERVICE, GradingService, require_same_place
 from harness.runs.manifest import (
     REPEATED,
@@ -27,22 +28,24 @@ from harness.runs.manifest import (
     describe_conditions,
     find_origin,
 )
-from harness.runs.model_access import describe_url
-from harness.runs.recorded_run import describe_recording, require_same_recording
+from harness.runs.recorded_run import add_recorded_settings, require_same_recording
 from harness.runs.resume import (
+    Change,
     accept_input_changes,
-    find_agent_hash,
-    read_resumed_manifest,
+    accept_resumed_manifest,
+    add_accepted,
+    change_resumed_config,
+    read_resumed_config,
     read_unsound_references,
     require_planned,
     require_same_tasks,
 )
 from harness.runs.run_files import StorageError, create_run_file
-from harness.runs.selection import Selection
+from harness.runs.selection import Selection, select
 from harness.runs.settings import RunConfig
 from harness.runs.spending_log import RunSpending, read_spending
 from harness.runs.store import MANIFEST, SAMPLES, RunStore, make_run_folder, read_duration, read_manifest
-from harness.runs.trust import is_signed, sign_run
+from harness.runs.trust import is_signed, require_trust, sign_run
 from harness.sandbox.backends.base import Backend, BackendFacts
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
@@ -104,26 +107,15 @@ class Opening:
     @property
     def config(self) -> RunConfig:
         """The config with its resolved values, because defaults may change before the run is resumed."""
-        selection = self.selection
+        selection, endpoint = self.selection, self.selection.endpoint
+        # A named endpoint has its URL in the config.
+        is_named = endpoint is None or selection.config.model in selection.config.endpoints
         resolved = {
             "timeout_seconds": selection.timeout_seconds,
             "split": selection.benchmark.split,
-            "base_url": describe_url(selection.config, selection.endpoint),
+            "base_url": None if endpoint is None or is_named else endpoint.base_url,
         }
         return selection.config.model_copy(update=resolved)
-
-    @property
-    def conditions(self) -> dict[str, Any]:
-        """The conditions of the attempts, as `describe_conditions` takes them."""
-        selection = self.selection
-        return {
-            "timeouts": {
-                spec.name: selection.timeout_seconds or spec.timeout_seconds
-                for spec in selection.environments
-                if not spec.tasks_set_timeouts or selection.timeout_seconds
-            },
-            "limits": selection.all_limits,
-        }
 
 
 @dataclass
@@ -160,27 +152,14 @@ class NewRun:
 
     async def write_manifest(self, opening: Opening, store: RunStore) -> dict[str, Any]:
         """Return the manifest, which the folder has now. Raises UsageError and StorageError."""
-        selection, config, engine = opening.selection, opening.config, opening.engine
+        config, service = opening.config, opening.engine.service
         if self.keep_samples and config.samples is not None:
             kept = store_samples(store, Path(config.samples))
             config = config.model_copy(update={"samples": str(kept)})
         assert self._finding_origin is not None, "it has begun"  # noqa: S101
-        manifest = build_manifest(
-            engine.facts,
-            config,
-            selection.benchmark,
-            selection.plan,
-            run_id=opening.run_id,
-            **opening.conditions,
-            environments=selection.environments,
-            unsound=opening.unsound,
-            origin=await self._finding_origin,
-            agent_sha256=find_agent_hash(selection.agent),
-            judge=selection.judge,
-            replay=describe_recording(selection.recording),
-        )
-        if engine.service is not None:
-            manifest[SERVICE] = engine.service.facts.describe()
+        manifest = build_manifest(opening, config, await self._finding_origin)
+        if service is not None:
+            manifest[SERVICE] = service.facts.describe()
         manifest = self.sign(manifest)
         begin_folder(store, manifest)
         return manifest
@@ -217,11 +196,9 @@ class RepeatedRun(NewRun):
         self._changed = accept_input_changes(
             self.folder,
             read_manifest(self.folder),
-            opening.config,
-            opening.selection.benchmark,
-            opening.selection.agent,
+            opening.selection,
             opening.engine.facts,
-            accepted=self.accepted,
+            self.accepted,
         )
         return await super().find_unsound(opening, notify)
 
@@ -265,17 +242,13 @@ class ResumedRun:
         folder, selection, engine = self.folder, opening.selection, opening.engine
         recorded = read_manifest(folder)
         require_same_place(folder, recorded, engine.service)
-        manifest = read_resumed_manifest(
-            *(folder, selection.config, selection.benchmark, selection.agent, engine.facts),
-            accepted=self.accepted,
-        )
+        manifest = accept_resumed_manifest(folder, recorded, selection, engine.facts, self.accepted)
         is_own = self.is_trusted or is_signed(manifest)
         require_same_tasks(folder, manifest, selection.plan)
         require_same_recording(folder, manifest, selection.recording)
         if self.changed:
-            config = opening.config
-            manifest["config"] = config.model_dump(mode="json")
-            manifest |= describe_conditions(config, selection.environments, **opening.conditions)
+            manifest["config"] = opening.config.model_dump(mode="json")
+            manifest |= describe_conditions(selection)
             manifest = add_accepted(manifest, self.changed)
         superseded = store.results.count_superseded()
         manifest = correct_superseded_verdicts(manifest, superseded)
@@ -291,6 +264,73 @@ class ResumedRun:
 
 
 RunStart = NewRun | ResumedRun
+
+
+def resume_run(
+    folder: Path, given: Callable[[RunConfig], RunConfig | None], accepted: Sequence[str], *, is_trusted: bool
+) -> tuple[RunConfig, ResumedRun]:
+    """Return the config of the run in `folder` with the settings of this command, and its start.
+
+    `given` returns these settings from the recorded config, None without any. Raises UsageError.
+    """
+    manifest = read_manifest(folder)
+    config = read_resumed_config(folder, manifest)
+    changed: list[Change] = []
+    if (settings := given(config)) is not None:
+        config, changed = change_resumed_config(folder, config, settings, accepted)
+    trusted = require_trust(folder, manifest, config, is_trusted=is_trusted)
+    return config, ResumedRun(folder, accepted, changed, trusted)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run before it is opened."""
+
+    selection: Selection
+    start: RunStart
+
+
+def plan_run(
+    benchmark: str | None,
+    *,
+    resume: Path | None,
+    agent: Any,
+    options: Mapping[str, Any],
+    notify: Callable[[str], None],
+) -> PlannedRun:
+    """Return a run with these settings.
+
+    Args:
+        benchmark: the name of a benchmark, or the path of the user's own. A resumed run needs none.
+        resume: the run folder to resume, None for a new run.
+        agent: the name of an agent, an agent of the user, or None for the default or the recorded one.
+        options: the other keys of the config.
+        notify: gets warnings and other notes.
+
+    Raises:
+        UsageError: for settings that cannot be used, and for a run that cannot be resumed with them.
+        DataError: for data that cannot be used.
+    """
+    own_agent = None if isinstance(agent, str) else agent
+    if resume is None:
+        if benchmark is None:
+            raise UsageError(
+                "a run needs a benchmark, or a run to resume", hint="run(BENCHMARK), or run(resume=FOLDER)"
+            )
+        named = {"agent": agent} if isinstance(agent, str) else {}
+        values = {"benchmark": benchmark, **named, **options}
+        config = load_config(None, values, add_settings=add_recorded_settings)
+        return PlannedRun(select(config, notify=notify, agent=own_agent), NewRun())
+    manifest = read_manifest(resume)
+    recorded = read_resumed_config(resume, manifest)
+    is_trusted = require_trust(resume, manifest, recorded, is_trusted=False)
+    named = {} if agent is None else {"agent": agent if isinstance(agent, str) else name_agent(agent)}
+    values = {"benchmark": recorded.benchmark, "agent": recorded.agent, **named, **options}
+    if benchmark is not None:
+        values["benchmark"] = benchmark
+    config, changed = change_resumed_config(resume, recorded, load_config(None, values), ())
+    selection = select(config, notify=notify, agent=own_agent, resumed=True)
+    return PlannedRun(selection, ResumedRun(resume, changed=tuple(changed), is_trusted=is_trusted))
 
 
 async def _rehearse(opening: Opening, notify: Callable[[str], None]) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,14 +21,17 @@ from harness.runs.agents import build_agent
 from harness.runs.agents.agent import Agent, ChoosesSamples, settings_for
 from harness.runs.agents.client import CLIENT
 from harness.runs.agents.outside import name_agent, wrap_outside_agent
-from harness.runs.durations import describe_unknown, find_durations
-from harness.runs.faults import choose_gate_places
+from harness.runs.faults import choose_concurrency, choose_gate_places
+from harness.runs.features import read_machine_rules
 from harness.runs.filters import TaskFilters, select_shard
+from harness.runs.manifest import hash_definition, hash_samples
 from harness.runs.model_access import (
     find_endpoint,
     find_judge,
 )
 from harness.runs.plan import (
+    describe_unknown,
+    find_durations,
     limit_times,
     list_quarantined,
     load_configured,
@@ -48,8 +53,7 @@ from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
-from harness.runs.task_machines import read_machine_rules
-from harness.runs.unread import refuse_unread
+from harness.runs.unread import list_unread
 from harness.runs.workspaces import Workspaces, add_workspace_limits, find_workspaces, list_images
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
@@ -74,6 +78,11 @@ class Selection:
     recording: RecordedRun | None = None
     # The seconds that tasks took in an earlier run, by task id, so that the longest start first.
     durations: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def agent_sha256(self) -> str | None:
+        """The SHA-256 of the file of a user's own agent, None for a built-in one."""
+        return getattr(self.agent, "source_sha256", None)
 
     @property
     def environments(self) -> list[EnvironmentSpec]:
@@ -133,6 +142,16 @@ class Selection:
             max_sandboxes=self.config.max_sandboxes,
             gate_places=choose_gate_places(self.config.max_concurrent, self.agent),
             nested_sandboxes=max((spec.nested_sandboxes for spec in self.environments), default=0),
+        )
+
+    def choose_concurrency(self, *, at_service: bool = False) -> int:
+        """Return how many attempts may be under way at once, as `faults.choose_concurrency` does."""
+        return choose_concurrency(
+            self.config.max_concurrent,
+            self.agent,
+            sandboxes=bool(self.images),
+            isolation=self.config.isolation,
+            at_service=at_service,
         )
 
     def without(self, unsound: Mapping[str, str]) -> Selection:
@@ -305,7 +324,9 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     config, agent, benchmark = selection.config, selection.agent, selection.benchmark
     # With the servers of a baseline, because the same config must do for both runs.
     images = list_images(benchmark, tasks, selection.workspaces)
-    refuse_unread(config, agent, benchmark, selection.environments, images, selection.workspaces)
+    places = selection.environments, selection.workspaces
+    for unread in list_unread(config, agent, benchmark.definition, *places, needs_image=bool(images)):
+        raise unread
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
@@ -353,3 +374,65 @@ def refuse_unsupported(
         raise UsageError(
             f"--executor ray: agent '{config.agent}' acts only on this machine", hint=_LOCAL_HINT
         )
+
+
+def hash_inputs(selection: Selection) -> dict[str, str | None]:
+    """Return the SHA-256 (hex) of each input of a run by its name, None for one that the run lacks.
+
+    The order is that in which a difference explains the later ones. Raises UsageError for a file that cannot
+    be read.
+    """
+    recording = selection.recording
+    return {
+        "data": selection.benchmark.source.sha256,
+        "file of the benchmark": hash_definition(selection.benchmark),
+        "file of the agent": selection.agent_sha256,
+        "samples": hash_samples(selection.config),
+        "recorded run": None if recording is None else recording.describe()["attempts_sha256"],
+        "plan": _hash_plan(selection),
+    }
+
+
+def find_difference(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> str | None:
+    """Return the first input that differs, in words, None if all are equal."""
+    for name, sha256 in ours.items():
+        if theirs.get(name) != sha256:
+            found = _show(theirs.get(name))
+            return f"its {name} has the SHA-256 {found}, and the run's is {_show(sha256)}"
+    return None
+
+
+def _show(sha256: str | None) -> str:
+    return "none" if sha256 is None else sha256[:12]
+
+
+def _hash_plan(selection: Selection) -> str:
+    digest = hashlib.sha256()
+    for planned in selection.plan:
+        task = planned.task
+        values = [*planned.key, planned.sample_line, planned.run_seed, task.environment, task.prompt]
+        digest.update(json.dumps(values).encode())
+    return digest.hexdigest()
+
+
+def describe_config(selection: Selection) -> dict[str, Any]:
+    """Return the config of a run as JSON, for a node that selects the same attempts.
+
+    It names the source of the data that the run reads, because a node may reach the hub when the run did not.
+    The order of the attempts is the business of the process that leases them.
+    """
+    config = selection.config
+    kind = selection.benchmark.source.kind
+    changed = config.model_copy(
+        update={
+            "data": config.data or (kind if kind in ("hub", "bundled") else None),
+            "split": selection.benchmark.split,
+            "durations_from": None,
+        }
+    )
+    return changed.model_dump(mode="json", exclude={"executor", "ray_address"})
+
+
+def read_described_config(values: Mapping[str, Any]) -> RunConfig:
+    """Return the config that `describe_config` has described."""
+    return RunConfig.model_validate(dict(values), strict=False)

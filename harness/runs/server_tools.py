@@ -20,7 +20,7 @@ from harness.core.types import Transcript, Verdict
 from harness.environments.base import Environment
 from harness.models.relay.mcp_servers.settings import McpServer, expand_values
 from harness.runs.attempt_parts import AttemptPart, Try
-from harness.runs.usage import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
+from harness.runs.stored_result import CALLS, ERRORS, FAILED_STARTS, METRIC, SECONDS, START_ERROR
 
 if TYPE_CHECKING:
     from harness.models.relay.mcp_servers.connection import ServerConnection

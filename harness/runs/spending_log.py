@@ -29,7 +29,7 @@ from harness.runs.run_files import (
     open_run_file,
 )
 from harness.runs.store import read_records
-from harness.runs.usage import USAGE, Amounts, add_usage, read_usage
+from harness.runs.stored_result import USAGE, Amounts, add_usage, read_usage
 
 SPENDING = "spending.jsonl"
 # The key of a line whose request belongs to no attempt.

@@ -28,6 +28,7 @@ from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import STAGES
 from harness.runs.records import from_json, to_json
 from harness.runs.run_files import (
     SCHEMA_VERSION,
@@ -41,10 +42,10 @@ from harness.runs.run_files import (
     read_run_file,
     replace_file,
 )
-from harness.runs.transcript_file import TranscriptFile, transcript_name
+from harness.runs.transcripts import TRANSCRIPTS, TranscriptFile, transcript_name
 
 MANIFEST, SUMMARY, REPORT = "manifest.json", "summary.json", "report.html"
-TRANSCRIPTS, SAMPLES, STAGES = "transcripts", "samples.jsonl", "stages.json"
+SAMPLES = "samples.jsonl"
 # The description of an audit and its result, in the folder that has its runs.
 AUDIT, AUDIT_RESULTS = "audit.json", "results.json"
 # A resumed run repeats attempts with these statuses.
@@ -88,7 +89,9 @@ class RunStore:
             opening.callback(os.close, lock_run_folder(folder))
             _remove_temporary_files(folder)
             self._file = opening.enter_context(_open_attempts(folder))
-            self._load()
+            if os.fstat(self._file.fileno()).st_size:
+                # A line that a kill cut short is dropped.
+                self._cut(self.results.add_lines(read_records(folder / ATTEMPTS)))
             self._held = opening.pop_all()
 
     def close(self) -> None:
@@ -166,9 +169,6 @@ class RunStore:
         """Replace a file of the folder in one step. Raises StorageError."""
         with replace_file(self.folder / name, resumed=self.folder) as file:
             file.write(text)
-
-    def _load(self) -> None:
-        self._cut(self.results.add_lines(read_records(self.folder / ATTEMPTS)))
 
     def _cut(self, offset: int) -> None:
         self._file.truncate(offset)

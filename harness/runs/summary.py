@@ -24,10 +24,17 @@ from harness.core.types import AttemptRecord, MetricSummary, RateInterval, Statu
 from harness.runs.attempt_index import AttemptIndex
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.records import to_json
-from harness.runs.replayed import Replayed, sum_up_replay
 from harness.runs.run_names import RunState
-from harness.runs.stored_result import StoredResult
-from harness.runs.usage import Amounts, ServerFigures, add_usage, sum_server_use, sum_usage
+from harness.runs.stored_result import (
+    Amounts,
+    Replayed,
+    ServerFigures,
+    StoredResult,
+    add_usage,
+    sum_server_use,
+    sum_up_replay,
+    sum_usage,
+)
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Benchmark, TaskResult

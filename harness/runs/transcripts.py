@@ -1,35 +1,120 @@
-"""Read the transcript of an attempt back. Its texts are data from a sandbox, an agent or a model."""
+"""The transcripts of attempts: how entries are added to their files, and how they are read back.
+
+Their texts are data from a sandbox, an agent or a model.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import quote
 
 from harness.core.errors import DataError, quote_value
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
-from harness.core.logger import get_logger
-from harness.core.shield import complete
-from harness.runs.progress import ActiveAttempt, RunProgress, Stage, count_stages
+from harness.core.types import Transcript
 from harness.runs.run_files import (
     StorageError,
     advise_resume,
+    append_to_run_file,
     create_run_file,
     measure_run_file,
     open_run_file,
-    read_run_file,
-    remove_run_file,
-    replace_run_file,
     split_nested,
 )
-from harness.runs.store import STAGES, TRANSCRIPTS
-from harness.runs.transcript_file import MAX_TRANSCRIPT_BYTES, TRANSCRIPT_SCHEMA_VERSION, transcript_name
+
+TRANSCRIPTS = "transcripts"
+# The version of the entries in a transcript, which its first entry states.
+TRANSCRIPT_SCHEMA_VERSION = 1
+# The most bytes of the transcript of one attempt.
+MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
+# The part of it for the entries that describe the end of the attempt. Both outputs of a program fit.
+END_BYTES = 2 * 1024 * 1024
+# The most bytes of a task id in the name of a transcript. A file name may have 255.
+MAX_QUOTED_ID = 200
+
+
+class KeepsTranscripts(Protocol):
+    """Keeps the transcripts of attempts, as a run folder does."""
+
+    def begin_transcript(self, task_id: str, attempt: int) -> Transcript:
+        """Return the transcript of an attempt that begins. It replaces an earlier try's."""
+
+
+class TranscriptFile:
+    """The transcript of one attempt. Each entry is a line of JSON.
+
+    The first entry replaces the file of an earlier try. The file is open only during a write, because
+    concurrent attempts would otherwise hold more files open than a process may.
+
+    A program of an agent can cause entries without end, and a full disk would end the run. So an entry that
+    does not fit into MAX_TRANSCRIPT_BYTES is left out, and so are all later ones, which an entry shows. The
+    last END_BYTES of it are for the entries that describe the end of the attempt.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_begun = False
+        self._bytes = 0
+        self._is_full = False
+
+    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
+        """Add an entry with its time. A value that JSON cannot hold is written as its `str`.
+
+        Raises StorageError.
+        """
+        if self._is_full and not is_end:
+            return
+        # The line is ASCII.
+        line = json.dumps({**entry, "time": round(time.time(), 4)}, default=str) + "\n"
+        limit = MAX_TRANSCRIPT_BYTES if is_end else MAX_TRANSCRIPT_BYTES - END_BYTES
+        if self._bytes + len(line) > limit:
+            if self._is_full:
+                return
+            self._is_full = True
+            text = f"the transcript is full: its limit is {MAX_TRANSCRIPT_BYTES:,} bytes"
+            line = json.dumps({"kind": "full", "text": text}) + "\n"
+        self._bytes += len(line)
+        self._append(line)
+
+    def _append(self, line: str) -> None:
+        """Write a line to the file. Raises StorageError."""
+        try:
+            with os.fdopen(self._open(), "w", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise StorageError(
+                f"{self._path}: cannot be written: {error.strerror}",
+                hint=advise_resume(self._path.parents[1], error),
+            ) from error
+        self._is_begun = True
+
+    def _open(self) -> int:
+        place = split_nested(self._path)
+        if self._is_begun:
+            with suppress(FileNotFoundError):  # the user has removed the folder of the transcripts
+                return append_to_run_file(*place)
+        return create_run_file(*place)
+
+
+def transcript_name(task_id: str, attempt: int) -> str:
+    """Return the file name of an attempt's transcript. Any text may be a task id, so it is quoted.
+
+    A quoted id that is too long for a file name is cut. It then ends in digits of the id's SHA-256, because
+    two long ids may begin alike.
+    """
+    quoted = quote(task_id, safe="", errors="surrogatepass")
+    if len(quoted) > MAX_QUOTED_ID:
+        digest = hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        quoted = f"{quoted[: MAX_QUOTED_ID - len(digest) - 1]}-{digest}"
+    return f"{quoted}-{attempt}.jsonl"
+
 
 # The folder with the transcripts of superseded tries.
 SUPERSEDED = "superseded"
@@ -150,123 +235,3 @@ def _copy(source: Path, place: Path) -> None:
                 f"{place}: cannot be copied from {source}: {error.strerror}",
                 hint=advise_resume(place.parents[1], error),
             ) from error
-
-
-# The pause between two versions of the file.
-_PAUSE_SECONDS = 1.0
-# The oldest attempts are listed, and the counts cover all of them.
-_MOST_ATTEMPTS = 2000
-_MAX_BYTES = MIB
-_MAX_PLACE_CHARACTERS = 200
-
-_LOGGER = get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveStage:
-    """The stage of one attempt under way."""
-
-    stage: Stage
-    place: str | None
-    """The node that makes the attempt, None for the machine of the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveStages:
-    """The stages of the attempts under way, as the run wrote them last."""
-
-    counts: Mapping[Stage, int] = field(default_factory=dict)
-    """The number of attempts in each stage that has any."""
-    attempts: Mapping[tuple[str, int], ActiveStage] = field(default_factory=dict)
-    """The oldest attempts, by task id and attempt number."""
-
-
-@contextlib.asynccontextmanager
-async def write_stages(folder: Path, progress: RunProgress) -> AsyncIterator[None]:
-    """Keep the file of a run folder up to date in the block, and remove it at the end.
-
-    The file appears after a second, so a short run has none. If it cannot be written, the log gets one
-    warning, and the run goes on without it.
-    """
-    writing = asyncio.create_task(_write_again(folder, progress))
-    try:
-        yield
-    finally:
-        writing.cancel()
-        await asyncio.wait([writing])
-        await complete(asyncio.to_thread(_remove, folder))
-
-
-def read_stages(folder: Path) -> ActiveStages:
-    """Return the stages in the file of a run folder. Without a file, or with a broken one, there are none."""
-    try:
-        value = parse_json(read_run_file(folder, STAGES, max_bytes=_MAX_BYTES))
-    except (OSError, BrokenJSONError):
-        return ActiveStages()
-    if not isinstance(value, dict):
-        return ActiveStages()
-    return ActiveStages(dict(_read_counts(value.get("counts"))), dict(_read_attempts(value.get("attempts"))))
-
-
-async def _write_again(folder: Path, progress: RunProgress) -> None:
-    written = None
-    while True:
-        await asyncio.sleep(_PAUSE_SECONDS)
-        try:
-            # A cancellation must not leave a thread behind that writes after the file was removed.
-            written = await complete(asyncio.to_thread(_write, folder, progress, written))
-        except OSError as error:
-            _LOGGER.warning("%s: cannot be written: %s", folder / STAGES, error.strerror)
-            return
-
-
-def _write(folder: Path, progress: RunProgress, written: bytes | None) -> bytes:
-    """Replace the file unless it would be equal to `written`, and return its bytes. Raises OSError."""
-    data = format_stages(progress.list_active())
-    if data != written:
-        replace_run_file(folder, STAGES, data)
-    return data
-
-
-def format_stages(active: Sequence[ActiveAttempt]) -> bytes:
-    """Return the bytes of the file, for attempts with the oldest first."""
-    attempts: list[dict[str, Any]] = []
-    size = 0
-    for attempt in active[:_MOST_ATTEMPTS]:
-        entry = {"task_id": attempt.task_id, "attempt": attempt.number, "stage": attempt.stage}
-        if attempt.place is not None:
-            entry["place"] = attempt.place[:_MAX_PLACE_CHARACTERS]
-        size += len(json.dumps(entry)) + 2
-        if size > _MAX_BYTES // 2:
-            break
-        attempts.append(entry)
-    return json.dumps({"counts": count_stages(active), "attempts": attempts}).encode() + b"\n"
-
-
-def _remove(folder: Path) -> None:
-    # The user may have removed the folder.
-    with contextlib.suppress(OSError):
-        remove_run_file(folder, STAGES)
-
-
-def _read_counts(counts: object) -> Iterator[tuple[Stage, int]]:
-    if isinstance(counts, dict):
-        for stage in Stage:
-            if (number := _read_number(counts.get(stage))) is not None:
-                yield stage, number
-
-
-def _read_attempts(entries: object) -> Iterator[tuple[tuple[str, int], ActiveStage]]:
-    stages = {str(stage): stage for stage in Stage}
-    for entry in entries if isinstance(entries, list) else ():
-        if not isinstance(entry, dict):
-            continue
-        task_id, number = entry.get("task_id"), _read_number(entry.get("attempt"))
-        stage, place = entry.get("stage"), entry.get("place")
-        if isinstance(task_id, str) and number is not None and isinstance(stage, str) and stage in stages:
-            known = place[:_MAX_PLACE_CHARACTERS] if isinstance(place, str) else None
-            yield (task_id, number), ActiveStage(stages[stage], known)
-
-
-def _read_number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

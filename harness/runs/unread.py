@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from harness.benchmarks.benchmark import Benchmark, Definition
+from harness.benchmarks.benchmark import Definition
 from harness.core.errors import UsageError
 from harness.core.setting import Reader
 from harness.environments.spec import EnvironmentSpec
@@ -33,29 +33,6 @@ class UnreadSettingError(UsageError):
     def __init__(self, key: str, message: str, *, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.key = key
-
-
-def refuse_unread(
-    config: RunConfig,
-    agent: object,
-    benchmark: Benchmark,
-    environments: Sequence[EnvironmentSpec],
-    images: Sequence[str],
-    workspaces: Sequence[Workspaces],
-) -> None:
-    """Raise UnreadSettingError for a setting that the config contains and neither agent nor benchmark reads.
-
-    Args:
-        config: the config of the run.
-        agent: the agent of the run.
-        benchmark: the benchmark of the run.
-        environments: the environments of the selected tasks.
-        images: the names of the images that the selected tasks need.
-        workspaces: the sandboxes where programs of the agent and of MCP servers run.
-    """
-    definition = benchmark.definition
-    for unread in list_unread(config, agent, definition, environments, workspaces, needs_image=bool(images)):
-        raise unread
 
 
 @contextlib.contextmanager

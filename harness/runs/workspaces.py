@@ -26,8 +26,7 @@ from harness.environments.workspace import (
 from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.runs.agents.agent import WorkspaceNeeds
-from harness.runs.attempt_parts import AttemptPart, Try
-from harness.runs.working_time import MOST_PAUSE_SECONDS
+from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, Try
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox

@@ -19,7 +19,7 @@ from harness import RunResult, load_benchmark, run
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
 from harness.host.retries import RunStoppedError
-from harness.runs.attempt_settings import AttemptSettings
+from harness.runs.attempt import AttemptSettings
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 

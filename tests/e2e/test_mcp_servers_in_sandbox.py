@@ -17,7 +17,7 @@ from harness.core.errors import ImageMissingError, UsageError
 from harness.core.types import Status
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.runs import attempt_settings
+from harness.runs import attempt
 from harness.sandbox.sandbox import Sandbox
 
 LAMP = "os/sample/answers/0"
@@ -78,7 +78,7 @@ async def test_servers_of_any_task_have_sandboxes_of_their_own_which_end_before_
         left.extend(name for _image, name in started if client.containers(all=True, filters={"id": name}))
         return await grade_submission(*args, **options)
 
-    monkeypatch.setattr(attempt_settings, "grade_submission", look_and_grade)
+    monkeypatch.setattr(attempt, "grade_submission", look_and_grade)
     sums = server_of(prepared, "x", name="sums", env={"PYTHONPATH": f"{FOLDER}/lib"})
     sums["args"] = [f"{FOLDER}/tools.py"]
     server.script = in_turn(
@@ -118,7 +118,7 @@ async def test_a_server_in_the_machine_works_on_its_files_and_ends_before_gradin
         left.append(str(listed.stdout))
         return await grade_submission(target, submission, context)
 
-    monkeypatch.setattr(attempt_settings, "grade_submission", look_and_grade)
+    monkeypatch.setattr(attempt, "grade_submission", look_and_grade)
     server.script = in_turn(
         ("bash", {"command": "echo written by the agent > note; WORD=kept"}),
         ("mcp__reader__look", {"a": 1}),

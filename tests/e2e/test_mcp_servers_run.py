@@ -15,7 +15,7 @@ from tool_scripts import in_turn, observations
 
 from harness import RunResult, run
 from harness.core.errors import UsageError
-from harness.runs.usage import list_absent_servers
+from harness.runs.stored_result import list_absent_servers
 
 SERVERS = Path(__file__).parents[1] / "mcp_servers"
 APPEND = "Add numbers with mcp__sums__add."

@@ -13,7 +13,7 @@ from model_server import Asked, ModelServer, RawReply, call_item, completion, te
 from streamed_events import stream_message, stream_response
 
 from harness import RunResult, load_benchmark, run
-from harness.cli.prepared_agents import find_source
+from harness.cli.machine import find_source
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Reference, Status
 from harness.sandbox.backends.docker.engine import connect

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from harness.runs.agents.agent import AgentError
-from harness.runs.agents.command.host import HostPlace, open_host_place
+from harness.runs.agents.command.place import HostPlace, open_host_place
 from harness.sandbox.host_programs import folders, program
 from harness.sandbox.host_programs.program import KILLED_SUPERVISOR, ProgramEnd, open_program
 
@@ -192,7 +192,7 @@ async def test_a_program_finds_only_its_outputs_open() -> None:
 
 HARNESS = """
 import asyncio, sys
-from harness.runs.agents.command.host import open_host_place
+from harness.runs.agents.command.place import open_host_place
 
 async def main():
     async with open_host_place([]) as place:

@@ -19,8 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from harness.core.types import AttemptRecord, Status, Summary
 from harness.reports.html import render_html
-from harness.runs.store import TRANSCRIPTS
-from harness.runs.transcript_file import transcript_name
+from harness.runs.transcripts import TRANSCRIPTS, transcript_name
 
 pytestmark = needs_browser
 

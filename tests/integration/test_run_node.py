@@ -14,7 +14,6 @@ from docker import APIClient
 
 from harness.benchmarks.data.source import BUNDLED
 from harness.runs.config import RunConfig
-from harness.runs.executors.inputs import describe_config, hash_inputs
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -25,7 +24,7 @@ from harness.runs.executors.messages import (
     hash_code,
 )
 from harness.runs.executors.node import Node
-from harness.runs.selection import select
+from harness.runs.selection import describe_config, hash_inputs, select
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import image_tag

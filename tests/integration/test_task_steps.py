@@ -13,7 +13,8 @@ from sealed_tasks import describe
 
 from harness import AttemptContext, run
 from harness.environments.container.calibration import find_calibration
-from harness.runs.store import ATTEMPTS, TRANSCRIPTS
+from harness.runs.store import ATTEMPTS
+from harness.runs.transcripts import TRANSCRIPTS
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.pool import SandboxPool

@@ -30,10 +30,9 @@ from viewer_fixtures import (
 )
 
 from harness.core.types import Status
-from harness.runs.progress import ActiveAttempt, Stage
+from harness.runs.progress import STAGES, ActiveAttempt, Stage, format_stages
 from harness.runs.run_files import replace_run_file
-from harness.runs.store import STAGES, RunStore
-from harness.runs.transcripts import format_stages
+from harness.runs.store import RunStore
 
 pytestmark = needs_browser
 

@@ -26,7 +26,7 @@ class Mutant:
 
 SPEC, SECCOMP = "harness/sandbox/backends/docker/spec.py", "harness/sandbox/backends/seccomp"
 HARDENING = "harness/sandbox/backends/hardening.py"
-WORKING_TIME, POOL = "harness/runs/working_time.py", "harness/sandbox/pool.py"
+WORKING_TIME, POOL = "harness/runs/attempt_parts.py", "harness/sandbox/pool.py"
 GRADING = "harness/environments/grading.py"
 SANDBOX, CALLS = "harness/sandbox/sandbox.py", "harness/sandbox/guest_calls.py"
 RESULTS = "harness/environments/python/client.py"
@@ -182,13 +182,13 @@ OTHERS = (
         f"{POOLS}::test_memory_bounds_how_many_sandboxes_live",
     ),
     (
-        "harness/runs/attempt_settings.py",
+        "harness/runs/attempt.py",
         "return planned.key if self.is_isolated else planned.task.id",
         "return planned.task.id",
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
     ),
     (
-        "harness/runs/attempt_settings.py",
+        "harness/runs/attempt.py",
         "return planned.key if self.is_isolated else planned.task.id",
         'return planned.key if self.is_isolated else ""',
         f"{LEASES}::test_tasks_share_no_key_and_isolated_attempts_share_none",
@@ -610,7 +610,7 @@ OTHERS = (
         f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
-        "harness/host/blame.py",
+        "harness/host/retries.py",
         "return environment.agent_acted and not error.outside and error.acted_in is not False",
         "return False",
         f"{OUTAGES}::test_a_sandbox_that_fails_after_the_agent_acted_is_the_agents_failure_at_once",
@@ -710,7 +710,7 @@ OTHERS = (
         f"{HOST_PROGRAMS}::test_a_program_that_kills_its_supervisor_leaves_no_process_and_ends_no_other",
     ),
     (
-        "harness/runs/agents/command/host.py",
+        "harness/runs/agents/command/place.py",
         "tampering=KILLED_SUPERVISOR",
         "tampering=None",
         f"{HOST_PROGRAMS}::test_a_program_that_kills_its_supervisor_has_tampered",

@@ -25,7 +25,7 @@ from harness.models.client import open_client
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
-from harness.runs.transcript_file import TranscriptFile
+from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.backends.docker.backend import DockerBackend
 
 REQUEST_BYTES, ANSWER_BYTES = 500, 2000

@@ -15,8 +15,8 @@ from harness.environments import environment_spec
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore

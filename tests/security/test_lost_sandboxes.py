@@ -17,7 +17,7 @@ from harness.audit.suite import list_attacks
 from harness.core.types import Status
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.host import retries
-from harness.host.blame import LOST_SANDBOX
+from harness.host.retries import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.connection import Connection

@@ -26,9 +26,8 @@ from harness.models.relay.mcp_server import make_mcp_app
 from harness.models.relay.serving import serve_app
 from harness.models.server_errors import ModelError
 from harness.models.spending import Budget, BudgetReached
-from harness.runs import transcript_file
-from harness.runs.transcript_file import TranscriptFile
-from harness.runs.transcripts import read_entries
+from harness.runs import transcripts
+from harness.runs.transcripts import TranscriptFile, read_entries
 
 HELLO: Any = [{"role": "user", "content": "hello"}]
 # Values that no table looks into, by path.
@@ -204,8 +203,8 @@ async def test_bodies_for_tools_count_among_the_bodies_under_way(
 def test_a_transcript_without_an_end_does_not_fill_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript_file, "MAX_TRANSCRIPT_BYTES", 5000)
-    monkeypatch.setattr(transcript_file, "END_BYTES", 900)
+    monkeypatch.setattr(transcripts, "MAX_TRANSCRIPT_BYTES", 5000)
+    monkeypatch.setattr(transcripts, "END_BYTES", 900)
     transcript = TranscriptFile(tmp_path / "t.jsonl")
     for number in range(100):
         transcript.write({"round": number, "arguments": "a" * 1000})

@@ -17,7 +17,7 @@ from harness.models.client import open_client
 from harness.models.endpoint import ConcurrencyBounds, Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
-from harness.runs.transcript_file import TranscriptFile
+from harness.runs.transcripts import TranscriptFile
 
 STREAMS = 200
 # A relay that read ahead without a bound would hold 3.2 GB.

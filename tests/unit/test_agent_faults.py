@@ -32,12 +32,12 @@ from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext, attempt_access, settings_for
 from harness.runs.agents.attempt_access import open_access
 from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore
-from harness.runs.transcript_file import TranscriptFile
+from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool
 

@@ -25,9 +25,9 @@ from harness.host import retries
 from harness.reports.progress import NotesOnly
 from harness.runs import attempt, model_parts
 from harness.runs.agents import AgentError, AttemptContext
+from harness.runs.attempt import AttemptSettings
 from harness.runs.attempt_parts import AttemptPart, Try
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.plan import PlannedAttempt

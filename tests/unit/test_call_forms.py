@@ -14,7 +14,7 @@ from harness.core.tools import Arguments, Tool
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall
 from harness.runs.agents.chat.actions import Action, ActionFormat, FormatError, NativeCalls, TextCalls
-from harness.runs.agents.chat.arguments import MOST_LITERAL_CHARACTERS
+from harness.runs.agents.chat.call_forms import MOST_LITERAL_CHARACTERS
 
 
 class Command(Arguments):

@@ -20,12 +20,11 @@ from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.runs.agents.agent import AgentError, settings_for
 from harness.runs.agents.command.agent import CommandAgent, override
-from harness.runs.agents.command.host import HostPlace, open_host_place
-from harness.runs.agents.command.place import KEEP_BYTES
+from harness.runs.agents.command.place import KEEP_BYTES, HostPlace, open_host_place
 from harness.runs.agents.command.profiles import PROFILES
 from harness.runs.agents.command.program import MAX_ARGUMENT_BYTES, fill_arguments, split_command
-from harness.runs.command_settings import CommandSettings
 from harness.runs.config import RunConfig, load_config
+from harness.runs.settings.agents import CommandSettings
 from harness.sandbox.machine.agent_images import read_agent_source
 
 WAIT_SECONDS = 30.0
@@ -175,7 +174,7 @@ async def test_a_cancelled_program_leaves_no_process(pid_file: Path) -> None:
 def test_a_killed_harness_leaves_no_process_of_a_program(tmp_path: Path, pid_file: Path) -> None:
     source = f"""
 import asyncio
-from harness.runs.agents.command.host import open_host_place
+from harness.runs.agents.command.place import open_host_place
 
 async def main():
     async with open_host_place([]) as place:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness.core.types import AttemptRecord, Status
-from harness.runs.executors.base import Commits
+from harness.runs.executors.execution import Commits
 from harness.runs.run_files import StorageError
 from harness.runs.store import ATTEMPTS, RunStore
 

@@ -8,7 +8,7 @@ import pytest
 from case_checks import each_case
 
 from harness.runs.config import RunConfig
-from harness.runs.config_schema import build_config_schema
+from harness.runs.config_guide import build_config_schema
 
 SCHEMA = build_config_schema()
 

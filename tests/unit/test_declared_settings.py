@@ -29,10 +29,10 @@ from typer.testing import CliRunner
 from harness.benchmarks.loading import definition_of
 from harness.cli.app import app
 from harness.core.errors import UsageError
-from harness.runs.config_schema import build_config_schema
-from harness.runs.example_config import write_example_config
+from harness.runs.config_guide import build_config_schema
+from harness.runs.config_guide import write_example_config
 from harness.runs.manifest import list_differences
-from harness.runs.merged_manifest import merge_manifests
+from harness.runs.shards import merge_manifests
 from harness.runs.resume import change_resumed_config
 from harness.runs.settings import RunConfig
 from harness.runs.unread import list_useless

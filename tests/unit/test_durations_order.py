@@ -6,8 +6,7 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.types import Task
-from harness.runs.durations import describe_unknown, order_by_duration
-from harness.runs.plan import PlannedAttempt
+from harness.runs.plan import PlannedAttempt, describe_unknown, order_by_duration
 
 PLAN = [
     PlannedAttempt(Task(name, "b", "text", "?"), number, None)

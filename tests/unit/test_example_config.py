@@ -14,7 +14,7 @@ from harness.core.inputs.yaml_text import parse_yaml
 from harness.environments import environment_spec
 from harness.runs.agents import agents
 from harness.runs.config import RunConfig, read_config
-from harness.runs.example_config import write_example_config
+from harness.runs.config_guide import write_example_config
 from harness.runs.unread import list_unread
 
 AGENTS = sorted(agents())

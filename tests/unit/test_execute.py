@@ -26,11 +26,11 @@ from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.grading import GradingContext, grade_submission
 from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.host import retries
-from harness.host.blame import LOST_SANDBOX
+from harness.host.retries import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.local import execute
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore

@@ -9,8 +9,8 @@ from viewer_fixtures import add_records, make_record, write_run
 
 from harness.core.types import Status
 from harness.reports.viewer.catalogue import Catalogue
-from harness.runs import durations
-from harness.runs.durations import FinishedCount
+from harness.runs import followed_index
+from harness.runs.followed_index import FinishedCount
 from harness.runs.store import ATTEMPTS
 
 
@@ -53,7 +53,7 @@ def test_the_list_of_the_viewer_reads_on_in_a_long_file_until_its_count_is_whole
     run = write_run(tmp_path / "runs" / "long", [], planned=9, is_finished=False)
     add_records(run, *(make_record(task) for task in range(5)))
     catalogue = Catalogue(tmp_path / "runs")
-    monkeypatch.setattr(durations, "_LINES", 2)
+    monkeypatch.setattr(followed_index, "_LINES", 2)
     monkeypatch.setattr("harness.reports.viewer.catalogue._INDEX_SECONDS", -1.0)
     looks = [catalogue.read_list().runs[0][1].finished_attempts for _ in range(4)]
     assert looks == [None, None, 5, 5]

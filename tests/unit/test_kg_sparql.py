@@ -20,7 +20,7 @@ from kg_questions import SCHEMA, plan_of
 from samples.questions import make_questions
 
 from harness.core.errors import SandboxError
-from harness.core.http_session import open_session
+from harness.core.secret_forms import open_session
 from harness.environments.kg.generator import make_task_graph
 from harness.environments.kg.grader import Plan
 from harness.environments.kg.graph import Graph, Literal, Node, make_graph

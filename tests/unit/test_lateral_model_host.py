@@ -24,7 +24,7 @@ from harness.environments.lateral.hosts import LEAST_STORIES, read_answer, read_
 from harness.host.retries import RunStoppedError
 from harness.models.judge import MOST_REPLIES
 from harness.reports.progress import progress_display
-from harness.runs import working_time
+from harness.runs import attempt_parts
 from harness.runs.agents import AttemptContext
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
@@ -366,8 +366,8 @@ async def test_the_time_of_the_host_is_not_the_agents(
     host: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host takes longer than the agent's whole time."""
-    limit_time = working_time.limit_working_time
-    monkeypatch.setattr(working_time, "limit_working_time", lambda seconds: limit_time(0.5))
+    limit_time = attempt_parts.limit_working_time
+    monkeypatch.setattr(attempt_parts, "limit_working_time", lambda seconds: limit_time(0.5))
     host.wait_seconds = 0.07  # for each of eight requests
     record = await play(host, tmp_path, *KEYS)
     assert len(host.asked) == 8

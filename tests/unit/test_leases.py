@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from harness.core.types import Task
-from harness.runs.executors.base import group_attempts
+from harness.runs.executors.execution import group_attempts
 from harness.runs.executors.messages import LeaseBook
 from harness.runs.plan import PlannedAttempt
 

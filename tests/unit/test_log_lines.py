@@ -5,7 +5,7 @@ from pathlib import Path
 
 from case_checks import each_case
 
-from harness.cli.log_lines import show_log
+from harness.cli.work import show_log
 from harness.runs.run_log import LOG, open_run_log
 from harness.runs.run_secrets import SecretFilter
 

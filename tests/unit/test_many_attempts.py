@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from harness import RunResult, Status, Submission, Verdict, run
 from harness.core.types import AttemptRecord, Task
 from harness.reports.failures import choose_unresolved, find_first_failure, rank_failure
-from harness.runs.attempt import Outcome
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore
 
@@ -41,7 +40,7 @@ class CountsObjects:
     def on_end(self) -> None:
         """Count the objects that are still reachable."""
         gc.collect()
-        kinds = (AttemptRecord, Submission, Verdict, Outcome)
+        kinds = (AttemptRecord, Submission, Verdict)
         self.alive.update(type(each).__name__ for each in gc.get_objects() if type(each) in kinds)
 
 

@@ -17,8 +17,8 @@ from harness.reports.html import render_html
 from harness.reports.table import print_record_details, print_summary
 from harness.runs.plan import PlannedAttempt
 from harness.runs.store import RunStore
+from harness.runs.stored_result import USAGE, read_usage, sum_usage
 from harness.runs.summary import summarize, summarize_records, summary_json
-from harness.runs.usage import USAGE, read_usage, sum_usage
 
 METRICS: dict[str, Any] = {
     "model_requests": 6,

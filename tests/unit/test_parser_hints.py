@@ -11,7 +11,7 @@ import typer
 from case_checks import each_case
 
 from harness.benchmarks.options import parse_options
-from harness.cli import completion, hints
+from harness.cli import completion, errors
 from harness.cli.app import app
 from harness.cli.commands import COMMANDS, EXAMPLES
 from harness.core.errors import UsageError
@@ -88,7 +88,7 @@ def test_every_command_has_examples_that_the_parser_takes() -> None:
     ],
 )
 def test_help_and_version_work_as_commands(typed: list[str], meant: list[str]) -> None:
-    assert hints._correct(typed) == meant
+    assert errors._correct(typed) == meant
 
 
 def test_names_of_benchmarks_come_from_a_file_until_a_package_changes(

@@ -13,7 +13,6 @@ from harness.benchmarks.data.source import BUNDLED
 from harness.core.errors import UsageError
 from harness.core.types import Status, Verdict
 from harness.runs.config import RunConfig
-from harness.runs.executors.inputs import describe_config, find_difference, hash_inputs, read_config
 from harness.runs.executors.messages import ImageContent, Lease, NodeSpec, Report
 from harness.runs.executors.node import PART_BYTES, NodeTranscripts
 from harness.runs.executors.ray_cluster import divert_messages
@@ -21,7 +20,14 @@ from harness.runs.executors.ray_executor import read_record
 from harness.runs.executors.ray_nodes import NodeLost, shorten
 from harness.runs.progress import Stage
 from harness.runs.records import build_record, to_json
-from harness.runs.selection import Selection, select
+from harness.runs.selection import (
+    Selection,
+    describe_config,
+    find_difference,
+    hash_inputs,
+    read_described_config,
+    select,
+)
 
 
 def make_selection(**settings: Any) -> Selection:
@@ -66,7 +72,7 @@ def test_the_address_of_a_cluster_is_refused_without_the_executor() -> None:
 
 def test_a_node_selects_the_same_attempts_from_the_config_that_it_gets() -> None:
     ours = make_selection(sample_size=5, seed=3, n_samples=2, executor="ray")
-    config = read_config(pickle.loads(pickle.dumps(describe_config(ours))))
+    config = read_described_config(pickle.loads(pickle.dumps(describe_config(ours))))
     theirs = select(config, notify=lambda _note: None, resumed=True)
     assert (config.executor, config.ray_address) == ("local", None)
     assert [planned.key for planned in theirs.plan] == [planned.key for planned in ours.plan]

@@ -38,12 +38,12 @@ from harness.runs.agents.recording import (
 from harness.runs.agents.replay import Replay, describe_difference, find_parting
 from harness.runs.config import load_config
 from harness.runs.recorded_run import add_recorded_settings
-from harness.runs.replayed import SHOWN_DIFFERENCE
 from harness.runs.resume import read_resumed_config
 from harness.runs.run import open_run
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import select
-from harness.runs.transcript_file import transcript_name
+from harness.runs.stored_result import SHOWN_DIFFERENCE
+from harness.runs.transcripts import transcript_name
 from harness.sandbox.failures import SandboxOutOfMemory
 
 CARD = "card/dev/baseline1/first/0"

@@ -15,7 +15,7 @@ from harness.core.types import DataSource, Status, Summary
 from harness.reports.html import render_html
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.table import print_summary
-from harness.runs.usage import add_server_use, sum_server_use
+from harness.runs.stored_result import add_server_use, sum_server_use
 
 PLAIN = Summary(1, 1, 1, 1.0, {1: 1.0}, {Status.PASSED: 1}, {})
 

@@ -14,7 +14,7 @@ from harness.core.types import AttemptRecord, Status, Task
 from harness.runs.config import RunConfig
 from harness.runs.plan import PlannedAttempt
 from harness.runs.resume import change_resumed_config
-from harness.runs.retry import Retry, list_remaining
+from harness.runs.run import Retry, list_remaining
 from harness.runs.stored_result import StoredResult
 from harness.runs.summary import summarize_records, summary_json
 

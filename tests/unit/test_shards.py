@@ -11,11 +11,11 @@ from case_checks import each_case
 
 from harness.core.errors import UsageError
 from harness.core.types import Task
-from harness.runs.changes import ACCEPTED
 from harness.runs.config import load_config
 from harness.runs.filters import select_shard
-from harness.runs.merged_manifest import MERGED, merge_manifests
 from harness.runs.plan import PlannedAttempt
+from harness.runs.resume import ACCEPTED
+from harness.runs.shards import MERGED, merge_manifests
 
 PLAN = [
     PlannedAttempt(Task(id=f"t/{task}", benchmark="b", environment="python", prompt=""), number, None, 7)

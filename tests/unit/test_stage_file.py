@@ -15,10 +15,19 @@ from case_checks import each_case
 from harness.core.types import Task
 from harness.runs import transcripts
 from harness.runs.plan import PlannedAttempt
-from harness.runs.progress import ActiveAttempt, RunProgress, Stage
+from harness.runs.progress import (
+    STAGES,
+    ActiveAttempt,
+    ActiveStage,
+    ActiveStages,
+    RunProgress,
+    Stage,
+    format_stages,
+    read_stages,
+    write_stages,
+)
 from harness.runs.run_files import replace_run_file
-from harness.runs.store import STAGES, RunStore
-from harness.runs.transcripts import ActiveStage, ActiveStages, format_stages, read_stages, write_stages
+from harness.runs.store import RunStore
 
 PLANNED = PlannedAttempt(Task(id="a/1", benchmark="b", prompt="", environment="python"), 0, None)
 

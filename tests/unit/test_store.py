@@ -19,7 +19,7 @@ from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
 from harness.environments.text.number_answers import NumberAnswer
-from harness.runs import transcript_file
+from harness.runs import transcripts
 from harness.runs.plan import PlannedAttempt
 from harness.runs.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json
 from harness.runs.run_files import StorageError, replace_file
@@ -33,7 +33,7 @@ from harness.runs.store import (
     read_manifest,
     read_records,
 )
-from harness.runs.transcript_file import transcript_name
+from harness.runs.transcripts import transcript_name
 
 RECORD = AttemptRecord(
     task_id="t/1",
@@ -416,8 +416,8 @@ def test_a_summary_without_a_usable_duration_is_refused(tmp_path: Path, text: st
 def test_a_full_transcript_has_room_for_the_end_of_the_attempt(
     store: RunStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript_file, "MAX_TRANSCRIPT_BYTES", 1000)
-    monkeypatch.setattr(transcript_file, "END_BYTES", 500)
+    monkeypatch.setattr(transcripts, "MAX_TRANSCRIPT_BYTES", 1000)
+    monkeypatch.setattr(transcripts, "END_BYTES", 500)
     transcript = store.begin_transcript("t/1", 0)
     for number in range(100):
         transcript.write({"text": "x" * 100, "number": number})

@@ -18,7 +18,8 @@ from viewer_fixtures import SCRIPT, add_entries, add_records, make_prompt, make_
 from harness.core.types import Status
 from harness.reports.viewer.app import Access, make_viewer_app
 from harness.reports.viewer.catalogue import Catalogue
-from harness.runs.store import ATTEMPTS, STAGES, RunStore
+from harness.runs.progress import STAGES
+from harness.runs.store import ATTEMPTS, RunStore
 
 ORIGIN = "http://127.0.0.1:8000"
 STATUS_OF = {"b": "failed", "c": "passed"}

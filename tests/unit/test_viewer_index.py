@@ -27,8 +27,7 @@ from harness.runs.attempt_index import AttemptIndex
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.records import require_record, to_json
 from harness.runs.store import ATTEMPTS
-from harness.runs.stored_result import reduce_record
-from harness.runs.usage import add_usage, read_usage
+from harness.runs.stored_result import add_usage, read_usage, reduce_record
 
 FOREVER = 3600.0
 

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from harness.runs import working_time
-from harness.runs.working_time import WorkingTime, limit_working_time
+from harness.runs import attempt_parts
+from harness.runs.attempt_parts import WorkingTime, limit_working_time
 
 
 async def run_out(seconds: float, *, paused_seconds: float = 0.0) -> WorkingTime:
@@ -38,7 +38,7 @@ async def test_the_rest_of_the_time_runs_on_after_a_pause() -> None:
 
 
 async def test_pauses_have_a_bound_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working_time, "MOST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(attempt_parts, "MOST_PAUSE_SECONDS", 0.05)
     assert (await run_out(0.01, paused_seconds=3600.0)).is_over
 
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.benchmarks.data.cache import note_file, now, replace_file
 from harness.core.errors import DataError
-from harness.core.http_session import open_session
 from harness.core.inputs.files import hash_file, read_input
 from harness.core.inputs.json_text import parse_json
 from harness.core.lock import exclusive
+from harness.core.secret_forms import open_session
 
 if TYPE_CHECKING:
     import requests

@@ -13,8 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, last_boxed
-from harness.core.scoring.marks import tagged_answer
+from harness.core.scoring.answers import MAX_ANSWER_CHARACTERS, last_boxed, tagged_answer
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """The letters of the options, in order. A question has at most this many options."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
-from harness.core.scoring.marks import marked_parts
+from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS, marked_parts
 
 # Differences below this are rounding, as in the published graders.
 _TOLERANCE = Decimal("1e-6")

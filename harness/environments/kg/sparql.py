@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from harness.core.errors import SandboxError
-from harness.core.http_session import open_session
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.secret_forms import open_session
 from harness.environments.kg.program import (
     Count,
     Entity,

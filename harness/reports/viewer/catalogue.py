@@ -23,8 +23,7 @@ from harness.core.types import Status
 from harness.reports.figures import count
 from harness.reports.run_list import ListedRun, read_listed_run
 from harness.runs.attempt_index import ATTEMPTS
-from harness.runs.durations import FinishedCount
-from harness.runs.followed_index import FollowedIndex
+from harness.runs.followed_index import FinishedCount, FollowedIndex
 from harness.runs.run_files import read_run_file
 from harness.runs.run_names import RUNS, is_run_folder, is_running, list_run_folders
 from harness.runs.store import AUDIT, AUDIT_RESULTS, MANIFEST, SUMMARY

@@ -23,7 +23,8 @@ from harness.reports.viewer.catalogue import Catalogue
 from harness.reports.viewer.run_view import describe_matrix, list_runs
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file
-from harness.runs.store import MANIFEST, REPORT, SUMMARY, TRANSCRIPTS
+from harness.runs.store import MANIFEST, REPORT, SUMMARY
+from harness.runs.transcripts import TRANSCRIPTS
 
 INDEX = "index.html"
 """The page that lists the runs."""

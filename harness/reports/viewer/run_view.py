@@ -50,11 +50,11 @@ from harness.runs.attempt_index import AttemptIndex
 from harness.runs.comparison import Comparison, compare_runs
 from harness.runs.followed_index import FollowedIndex
 from harness.runs.manifest import GRADING_VERSION, read_model_name
+from harness.runs.progress import ActiveStage, ActiveStages, read_stages
 from harness.runs.run_files import has_run_file, list_run_files, open_run_file, split_nested
 from harness.runs.run_names import is_running
-from harness.runs.store import TRANSCRIPTS, read_manifest
-from harness.runs.transcript_file import transcript_name
-from harness.runs.transcripts import ActiveStage, ActiveStages, find_transcript, read_stages
+from harness.runs.store import read_manifest
+from harness.runs.transcripts import TRANSCRIPTS, find_transcript, transcript_name
 
 # More tasks, categories or facts than a reader looks through.
 _MOST_TASKS, _MOST_CATEGORIES, _MOST_FACTS = 50_000, 500, 2000

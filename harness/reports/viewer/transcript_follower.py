@@ -16,7 +16,7 @@ from harness.core.text import escape_text
 from harness.reports.page_values import describe_blocks
 from harness.reports.transcript_entries import Block, ShownTexts, describe_entry
 from harness.runs.run_files import open_run_file, split_nested
-from harness.runs.transcript_file import TRANSCRIPT_SCHEMA_VERSION
+from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION
 
 MOST_BLOCKS = 200
 """The most blocks of one answer."""

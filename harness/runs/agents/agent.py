@@ -15,8 +15,8 @@ from harness.environments import environment_spec
 from harness.environments.workspace import OpenWorkspace
 from harness.models.endpoint import Endpoint
 from harness.models.messages import Generation, Message, ModelReply, ToolSchema
-from harness.runs.command_settings import CommandSettings
 from harness.runs.settings import KEYS
+from harness.runs.settings.agents import CommandSettings
 
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording

@@ -30,7 +30,7 @@ from harness.runs.agents.recording import (
     RecordedStep,
     Recording,
 )
-from harness.runs.replayed import SHOWN_DIFFERENCE, Outcome
+from harness.runs.stored_result import SHOWN_DIFFERENCE, Outcome
 
 # The characters that a difference shows before and after the place where two texts part.
 BEFORE, AFTER = 40, 200

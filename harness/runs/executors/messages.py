@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import Stage
+
+if TYPE_CHECKING:
+    pass
 
 
 @cache

@@ -22,9 +22,8 @@ from harness.core.types import AttemptRecord, Status
 from harness.core.version import __version__
 from harness.host.engine import remove_dead_containers
 from harness.host.retries import RunStopped, RunStoppedError
-from harness.runs.attempt_settings import AttemptSettings
-from harness.runs.executors.inputs import find_difference, hash_inputs, read_config
-from harness.runs.executors.local import discard_sandboxes, make_record
+from harness.runs.attempt import AttemptSettings, make_record
+from harness.runs.executors.execution import discard_sandboxes
 from harness.runs.executors.messages import (
     ImageContent,
     Lease,
@@ -35,13 +34,13 @@ from harness.runs.executors.messages import (
     Stop,
     hash_code,
 )
-from harness.runs.faults import Faults, choose_concurrency
+from harness.runs.faults import Faults
 from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
 from harness.runs.records import to_json
 from harness.runs.run_files import StorageError
-from harness.runs.selection import Selection, select
-from harness.runs.transcript_file import TranscriptFile
+from harness.runs.selection import Selection, find_difference, hash_inputs, read_described_config, select
+from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, MovesImages
 from harness.sandbox.limits import count_gate_places
@@ -263,7 +262,7 @@ class Node(EngineNode):
             self._transcripts.close(*planned.key)
             self._tasks_of[lease.task_id] -= 1
             if settings.is_isolated or not (lease.is_followed or self._tasks_of[lease.task_id]):
-                await discard_sandboxes(settings, planned)
+                discard_sandboxes(settings, planned)
 
     async def close(self) -> Refusal | None:
         """End all attempts, and remove every container of the run. Return the reason if one stays."""
@@ -281,37 +280,26 @@ class Node(EngineNode):
 
     async def _open(self, spec: NodeSpec) -> int:
         selection = await asyncio.to_thread(self._select, spec)
-        config, backend = selection.config, self._backend
+        backend = self._backend
         images: dict[str, str] = {}
         if backend is not None:
-            await asyncio.to_thread(backend.describe, runtime=config.runtime)
+            await asyncio.to_thread(backend.describe, runtime=selection.config.runtime)
             images = await self.find_images(spec.images)
             await self.own_containers(spec.run_id, self._notes.note)
         pool = await self._stack.enter_async_context(selection.make_pool(backend, images, spec.run_id))
         self._plan = {planned.key: planned for planned in selection.plan}
-        self._settings = AttemptSettings(
-            benchmark=selection.benchmark,
-            agent=selection.agent,
+        self._settings = AttemptSettings.of_selection(
+            selection,
             transcripts=self._transcripts,
             observer=self._notes,
             faults=Faults(backend, self._notes, wait_seconds=spec.wait_seconds, start_tries=spec.start_tries),
             pool=pool,
-            limits=selection.all_limits,
-            timeout_seconds=selection.timeout_seconds,
-            turns=config.rounds,
-            isolation=config.isolation,
-            repeats=any(planned.number > 0 for planned in selection.plan),
         )
-        return choose_concurrency(
-            config.max_concurrent,
-            selection.agent,
-            sandboxes=bool(selection.images),
-            isolation=config.isolation,
-        )
+        return selection.choose_concurrency()
 
     def _select(self, spec: NodeSpec) -> Selection:
         """Return the selection of the run. Raises UsageError if it is not that of the run."""
-        config = read_config(spec.config)
+        config = read_described_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
                 # The agent reads the file once, when it is built. Its messages show the name of the file.

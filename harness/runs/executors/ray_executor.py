@@ -13,8 +13,7 @@ from typing import Any
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
 from harness.host.retries import RunStoppedError
-from harness.runs.executors.base import Work, group_attempts
-from harness.runs.executors.inputs import describe_config, hash_inputs
+from harness.runs.executors.execution import Work, group_attempts
 from harness.runs.executors.messages import ImageContent, Lease, LeaseBook, NodeSpec, Report, Stop
 from harness.runs.executors.node import Node
 from harness.runs.executors.ray_cluster import RayMembers, connect_ray
@@ -31,9 +30,8 @@ from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver
 from harness.runs.records import build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
-from harness.runs.selection import Selection
-from harness.runs.store import TRANSCRIPTS
-from harness.runs.transcript_file import transcript_name
+from harness.runs.selection import Selection, describe_config, hash_inputs
+from harness.runs.transcripts import TRANSCRIPTS, transcript_name
 from harness.sandbox.backends.base import Backend
 
 # An attempt whose node was lost in this many tries ends as an infra error.

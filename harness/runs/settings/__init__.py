@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import field_serializer, model_validator
 
 from harness.core.setting import list_keys
-from harness.runs.command_settings import CommandSettings
 from harness.runs.settings.agents import DEFAULT_AGENT as DEFAULT_AGENT
-from harness.runs.settings.agents import AgentKeys, ModelKeys
+from harness.runs.settings.agents import AgentKeys, CommandSettings, ModelKeys
 from harness.runs.settings.attempts import AttemptKeys, GradingKeys, SandboxKeys
 from harness.runs.settings.tasks import TaskKeys
 from harness.sandbox.limits import Limits

@@ -8,7 +8,7 @@ from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
-from harness.runs.command_settings import CommandSettings
+from harness.runs.settings.agents import CommandSettings
 from harness.sandbox.limits import Limits
 
 

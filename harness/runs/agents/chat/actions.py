@@ -13,8 +13,16 @@ from harness.core.tools import AgentEnvironment, Observation, TextCall, Tool
 from harness.environments.published import PublishedProtocol
 from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, add_advice
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
-from harness.runs.agents.chat.arguments import decode_arguments, find_tool_name, fit_arguments
-from harness.runs.agents.chat.call_forms import ELEMENT, FRAME, Group, read_calls, read_expression
+from harness.runs.agents.chat.call_forms import (
+    ELEMENT,
+    FRAME,
+    Group,
+    decode_arguments,
+    find_tool_name,
+    fit_arguments,
+    read_calls,
+    read_expression,
+)
 
 # `<tool_call>` (Hermes, Qwen, GLM) with its relatives, `<function=` (Qwen, Llama), `<invoke name=` (MiniMax,
 # DeepSeek 3.2), the tokens of DeepSeek, Kimi, Llama, Granite, LFM and Cohere, `[TOOL_CALLS]` of Mistral,

@@ -23,13 +23,15 @@ from harness.runs.agents.agent import (
     acts_in_environment,
     submit_answer,
 )
-from harness.runs.agents.command.host import (
+from harness.runs.agents.command.place import (
+    KeptOutput,
+    Place,
+    SandboxPlace,
     find_host_path,
     open_host_place,
     require_program,
     require_variables,
 )
-from harness.runs.agents.command.place import KeptOutput, Place, SandboxPlace
 from harness.runs.agents.command.program import (
     SUBMISSION_FILE,
     Endpoints,
@@ -40,7 +42,7 @@ from harness.runs.agents.command.program import (
     split_command,
     write_files,
 )
-from harness.runs.command_settings import CommandSettings
+from harness.runs.settings.agents import CommandSettings
 from harness.sandbox.results import ExecResult, OnOutput
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from harness.runs.agents.command.agent import CommandAgent
-from harness.runs.command_settings import CommandSettings
+from harness.runs.settings.agents import CommandSettings
 
 
 @dataclass(frozen=True, slots=True)

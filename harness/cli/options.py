@@ -1,6 +1,7 @@
-"""The options of a command that set keys of a config. They follow from the declared settings.
+"""The options of commands: those that several share, and those that set keys of a config.
 
-They are made when a command needs them, because `harness --help` must not import the settings.
+The second kind follows from the declared settings. It is made when a command needs it, because
+`harness --help` must not import the settings.
 """
 
 from __future__ import annotations
@@ -18,6 +19,69 @@ from harness.cli.completion import agent_names, complete_agent, complete_benchma
 
 if TYPE_CHECKING:
     from harness.core.setting import KeyOption, Panel
+
+RUN_HELP = "A run folder, a name from `harness runs`, or latest."
+BACKEND_HELP = "auto, docker, or oci: a runtime without an engine. Default: auto."
+BENCHMARK_HELP = "A name from `harness benchmarks`, or your own .yaml, or .py (runs on the host)."
+
+Config = Annotated[
+    Path | None, typer.Option("-c", "--config", metavar="FILE", help="YAML config. Options override it.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and start nothing.")]
+Results = Annotated[
+    Path | None, typer.Option("-o", "--results", metavar="FILE", help="Also write results.json to this file.")
+]
+ResultFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-o",
+        "--results",
+        metavar="FILE",
+        help="Write the result as JSON, or that on task folders as Markdown to a .md (repeatable).",
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing results file.")]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--accept",
+        metavar="FIELD",
+        help="Go on although this field of the manifest differs, such as image_tags (repeatable).",
+    ),
+]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Accept what a run folder that is not yours would run and contact."),
+]
+FailUnder = Annotated[
+    float | None,
+    typer.Option("--fail-under", min=0, max=1, metavar="RATE", help="Exit with 1 if the rate is lower."),
+]
+FailOnDifference = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-difference",
+        help="Exit with 1 if an observation or a verdict of a replay differs from the recorded one.",
+    ),
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        show_default=False,
+        help="Print each attempt. -vv: also the records of libraries, and tracebacks.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print no progress.")]
+OutputDir = Annotated[
+    Path | None, typer.Option("--output-dir", metavar="DIR", help="Folder of the run folders. Default: runs.")
+]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write to this file, not to stdout.")
+]
+ForceOutput = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 _GIVEN = "harness.settings"
 _COMPLETIONS = {"agent": complete_agent, "benchmark": complete_benchmark, "run": complete_run}

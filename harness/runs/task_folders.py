@@ -1,7 +1,7 @@
-"""The part of attempts that keeps the artifacts of task folders in the run folder.
+"""The parts of attempts at task folders: their steps, the rules of their machines, and their artifacts.
 
-Their names and contents come from an agent. Each name is made printable, no file is a program of another
-user, and only links that stay inside are made as links.
+The names and the contents of artifacts come from an agent. Each name is made printable, no file is a program
+of another user, and only links that stay inside are made as links.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -19,15 +20,102 @@ from typing import TYPE_CHECKING, Any
 from harness.core.errors import SandboxError
 from harness.core.text import escape_text, shorten
 from harness.environments.container.changes import FoundArtifact, find_artifacts
+from harness.core.types import Submission
+from harness.environments.base import MachineRules
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
-from harness.runs.attempt_parts import AttemptPart, Try
+from harness.runs.attempt_ends import NOT_OF_AGENT, mention_turns
+from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, TimeIsOver, Try, limit_agent
 from harness.runs.run_files import create_run_file, link_in_run_folder, remove_run_folder
-from harness.runs.transcript_file import transcript_name
+from harness.runs.settings.attempts import MAX_TASK_SECONDS
+from harness.runs.transcripts import transcript_name
 from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:
-    from harness.core.types import Verdict
+    from harness.core.types import Task, Verdict
+    from harness.environments.base import Steps
+    from harness.runs.agents.agent import AttemptContext
+
+    Act = Callable[[AttemptContext], Awaitable[Submission]]
+
+
+class StepsPart(AttemptPart):
+    """Lets the agent make each step of a task that has steps, each in its own time.
+
+    The agent's time stops while a step is graded. An agent whose time is over, or that fails, is judged by
+    what it has left. After a failure no further step begins.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.most_pause_seconds = MOST_PAUSE_SECONDS + 2 * (task.tests_seconds or 0.0)
+
+    @contextlib.asynccontextmanager
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        if attempt.environment is not None and attempt.environment.steps is not None:
+            steps, seconds = attempt.environment.steps, attempt.seconds
+            attempt.act = partial(_make_steps, attempt, steps, seconds, attempt.act)
+            # Each step has a clock of its own, and the whole must not end the gradings between them.
+            attempt.seconds += self.most_pause_seconds
+        yield
+
+
+async def _make_steps(
+    attempt: Try, steps: Steps, seconds: float, act: Act, context: AttemptContext
+) -> Submission:
+    """Return the submission of the last step. Raises as the agent does, and TimeIsOver."""
+    submission, late = Submission("", agent_output=""), None
+    plan = steps.plan()
+    # The run may have changed the limit of the whole task.
+    share = seconds / min(sum(step.seconds for step in plan), MAX_TASK_SECONDS)
+    turns = None if attempt.environment is None else attempt.environment.turns
+    for number, step in enumerate(plan):
+        if not await steps.begin(number):
+            break
+        task = mention_turns(replace(context.task, prompt=step.prompt), turns)
+        own_seconds = step.seconds * share
+        try:
+            async with limit_agent(attempt, own_seconds):
+                submission = await act(replace(context, task=task, seconds=own_seconds))
+        except TimeIsOver as error:
+            late = error
+        except NOT_OF_AGENT:
+            raise
+        except Exception:
+            await steps.end()
+            raise
+        if not await steps.end():
+            break
+    if late is not None:
+        raise late
+    return submission
+
+
+async def _hand_in_nothing(_context: AttemptContext) -> Submission:
+    return Submission("", agent_output="")
+
+
+class TaskMachinePart(AttemptPart):
+    """Gives the environment the rules, and reports the differences of its machine from the published one."""
+
+    def __init__(self, rules: MachineRules) -> None:
+        self._rules = rules
+        self._facts: Mapping[str, Any] = {}
+
+    async def prepare(self, attempt: Try) -> None:
+        attempt.environment_context = replace(attempt.environment_context, machine_rules=self._rules)
+
+    @contextlib.asynccontextmanager
+    async def enter(self, attempt: Try) -> AsyncIterator[None]:
+        self._facts = getattr(attempt.environment, "facts", {})
+        is_unproven = getattr(attempt.environment, "seal_level", "work") is None
+        if is_unproven and not getattr(attempt.settings.agent, "acts_unproven", False):
+            # Nothing that the agent does could be graded.
+            attempt.act = _hand_in_nothing
+        yield
+
+    def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
+        return self._facts
+
 
 ARTIFACTS, MANIFEST, STEPS = "artifacts", "manifest.json", "steps"
 MAX_BYTES = 1024 * MIB

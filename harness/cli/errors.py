@@ -1,10 +1,11 @@
-"""Errors of the command line's parser in our own form, with a hint that names the likely intended word."""
+"""Errors on the terminal: their form, and the errors of the parser with the words that were meant."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
@@ -14,6 +15,20 @@ from typer.core import TyperGroup
 
 from harness.cli.commands import COMMANDS, EXAMPLES, SECTIONS, load_commands, write_examples
 from harness.core.errors import UsageError, describe_requirement, unknown_name
+from harness.core.text import escape_text
+
+
+def print_error(message: str, hint: str | None = None) -> None:
+    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            print(format_block(label, text), file=sys.stderr)
+
+
+def format_block(label: str, text: str) -> str:
+    """Return `label: text` with aligned lines and visible terminal escape sequences."""
+    return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))
+
 
 # Typer exports only some errors of its parser, and not their base class.
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]

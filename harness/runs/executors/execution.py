@@ -1,0 +1,211 @@
+"""The execution of a plan: the protocol of executors, their work, and the executor of this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from harness.core.shield import complete
+from harness.core.types import AttemptRecord
+from harness.host.retries import RunStopped
+from harness.runs.attempt import AttemptSettings, make_record
+from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.progress import (
+    RunObserver,
+    RunProgress,
+    ShowsProgress,
+    measure_categories,
+    write_stages,
+)
+from harness.runs.store import RunStore
+
+
+class Commits:
+    """Stores the records of concurrent attempts with as few writes and fsyncs as possible."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self._waiting: list[tuple[AttemptRecord, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    async def store(self, record: AttemptRecord) -> None:
+        """Store a record; return when it is on the disk, even if cancelled meanwhile. Raises StorageError."""
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((record, stored))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+        await complete(stored)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await asyncio.to_thread(self._store.append, *(record for record, _ in batch))
+            except Exception as error:  # every waiting caller must get the error
+                for _, stored in batch:
+                    stored.set_exception(error)
+            else:
+                for _, stored in batch:
+                    stored.set_result(None)
+        self._writing = None
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The attempts that an executor makes, and the places where it reports them."""
+
+    # In the order that they start.
+    attempts: Sequence[PlannedAttempt]
+    progress: RunProgress
+    commits: Commits
+    observer: RunObserver
+
+    async def finish(self, record: AttemptRecord) -> None:
+        """Store the record of an attempt, then announce it. Raises StorageError."""
+        await self.commits.store(record)
+        self.observer.on_attempt(record)
+
+
+class Executor(Protocol):
+    """Decides where attempts are made. This process alone stores their records."""
+
+    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
+        """Return how many of these attempts may be under way at once."""
+
+    async def execute(self, work: Work) -> None:
+        """Make every attempt of `work` and report its record.
+
+        A cancellation ends all attempts under way. Raises StorageError, and RunStoppedError if further
+        attempts would fail.
+        """
+
+
+def group_attempts(attempts: Sequence[PlannedAttempt], *, in_parallel: bool) -> list[list[PlannedAttempt]]:
+    """Return the attempts in units, whose attempts follow each other.
+
+    Attempts at one task share a sandbox, so they form a unit. With `in_parallel` each attempt is a unit,
+    because an agent that waits for a model leaves the sandbox to nobody meanwhile.
+    """
+    if in_parallel:
+        return [[planned] for planned in attempts]
+    groups: dict[str, list[PlannedAttempt]] = {}
+    for planned in attempts:
+        groups.setdefault(planned.task.id, []).append(planned)
+    return list(groups.values())
+
+
+async def execute_plan(
+    executor: Executor, plan: Sequence[PlannedAttempt], *, store: RunStore, observer: RunObserver
+) -> None:
+    """Make every planned attempt without a stored verdict, and store its record.
+
+    A cancellation ends all attempts under way, and finished attempts stay stored.
+
+    Args:
+        executor: makes the attempts.
+        plan: the planned attempts, in the order that they start.
+        store: gets the records.
+        observer: gets the events.
+
+    Raises:
+        StorageError: if a record cannot be written.
+        RunStoppedError: if a lasting fault of the infrastructure prevents further attempts.
+    """
+    waiting = plan
+    if store.results:
+        waiting = [planned for planned in plan if not store.is_finished(planned.key)]
+    progress = RunProgress(measure_categories(plan, waiting))
+    if isinstance(observer, ShowsProgress):
+        observer.show_progress(progress)
+    observer.on_start(
+        attempts=len(plan), finished=len(plan) - len(waiting), concurrency=executor.count_places(waiting)
+    )
+    async with write_stages(store.folder, progress):
+        await executor.execute(Work(waiting, progress, Commits(store), observer))
+
+
+class LocalExecutor:
+    """Makes up to `concurrency` attempts at once. Implements `Executor`."""
+
+    def __init__(self, settings: AttemptSettings, concurrency: int) -> None:
+        self._settings = settings
+        self._concurrency = concurrency
+
+    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
+        return min(self._concurrency, max(len(self._group(attempts)), 1))
+
+    async def execute(self, work: Work) -> None:
+        open_attempts = Counter(planned.task.id for planned in work.attempts)
+        units = iter(self._group(work.attempts))
+        execution = _Execution(self._settings, work, units, open_attempts)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self.count_places(work.attempts)):
+                    group.create_task(execution.work_off())
+        except ExceptionGroup as failures:
+            # The first failure cancelled the other workers, or they failed for the same reason.
+            raise failures.exceptions[0] from None
+        if self._settings.faults.stopped is not None:
+            raise self._settings.faults.stopped
+
+    def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
+        # A service shares its sandboxes between all attempts, whatever their order is.
+        in_parallel = self._settings.service is not None or getattr(self._settings.agent, "waits", True)
+        return group_attempts(attempts, in_parallel=in_parallel)
+
+
+@dataclass(slots=True)
+class _Execution:
+    """The state that the workers share. A worker takes a unit of attempts, and makes one after the other."""
+
+    settings: AttemptSettings
+    work: Work
+    units: Iterator[list[PlannedAttempt]]
+    # The number of attempts at each task that have not ended, by task id.
+    open_attempts: Counter[str]
+    _begun: set[str] = field(default_factory=set)
+
+    async def work_off(self) -> None:
+        """Make attempts until none is left, or until the run stops."""
+        for unit in self.units:
+            for planned in unit:
+                if self.settings.faults.stopped is not None:
+                    return
+                task_id, model = planned.task.id, self.settings.features.model
+                if model is not None and task_id not in self._begun:
+                    # The model may answer all attempts at a task in one reply.
+                    self._begun.add(task_id)
+                    model.merger.expect(task_id, self.open_attempts[task_id])
+                try:
+                    with self.work.progress.begin(planned) as active:
+                        record = await make_record(self.settings, planned, active)
+                except RunStopped:
+                    return
+                await self.work.finish(record)
+                self.open_attempts[task_id] -= 1
+                is_last = not self.open_attempts[task_id]
+                if self.settings.is_isolated or is_last:
+                    discard_sandboxes(self.settings, planned)
+                if is_last and model is not None:
+                    model.merger.forget(task_id)
+
+
+async def execute(
+    settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, store: RunStore, concurrency: int
+) -> None:
+    """Make every planned attempt without a stored verdict in this process, and store its record.
+
+    Up to `concurrency` attempts are under way at once. The attempts at one task follow each other if the
+    agent never waits, because they then share one sandbox. Otherwise as `execute_plan`.
+    """
+    executor = LocalExecutor(settings, concurrency)
+    await execute_plan(executor, plan, store=store, observer=settings.observer)
+
+
+def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
+    """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
+    settings.pool.discard(settings.key(planned))
+    settings.pool.discard(settings.acting_key(planned))

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.benchmarks import Definition
 from harness.benchmarks.data.rows import Row
 from harness.core.types import Reference, Submission, Task
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
+from harness.environments.text.short_answers import AnswerRule, PlainAnswer
 
 NAME = "temperatures"
 

@@ -100,9 +100,7 @@ if TYPE_CHECKING:
     from harness.core.portal import SyncFace
     from harness.core.tools import AgentEnvironment, Tool
     from harness.core.types import Status, Submission, Task, Verdict
-    from harness.environments.base import Environment
-    from harness.environments.host_environment import HostEnvironment
-    from harness.environments.sandbox_environment import SandboxEnvironment
+    from harness.environments.base import Environment, HostEnvironment, SandboxEnvironment
     from harness.host.retries import RunStoppedError
     from harness.hosts import Host, open_host, open_host_sync
     from harness.models.messages import Generation, Message, ModelReply, Role
@@ -140,7 +138,7 @@ _HOME = {
     "HarnessError": "harness.core.errors",
     "ImageMissingError": "harness.core.errors",
     "Host": "harness.hosts",
-    "HostEnvironment": "harness.environments.host_environment",
+    "HostEnvironment": "harness.environments.base",
     "Limits": "harness.sandbox.limits",
     "Message": "harness.models.messages",
     "ModelReply": "harness.models.messages",
@@ -151,7 +149,7 @@ _HOME = {
     "RunStoppedError": "harness.host.retries",
     "Sandbox": "harness.sandbox.sandbox",
     "SandboxClosed": "harness.sandbox.failures",
-    "SandboxEnvironment": "harness.environments.sandbox_environment",
+    "SandboxEnvironment": "harness.environments.base",
     "SandboxError": "harness.core.errors",
     "SandboxLimitReached": "harness.sandbox.failures",
     "SandboxOutOfDisk": "harness.sandbox.failures",

@@ -15,7 +15,7 @@ from harness.benchmarks import Benchmark
 from harness.core.types import Reference, Task
 from harness.environments.db.grader import DatabaseState
 from harness.environments.os.grader import StateChecks
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 
 # The number in front of the note that a shell puts after the output of a command.
 _NOTE = re.compile(r"\n\[.*\]\s*\Z", re.DOTALL)

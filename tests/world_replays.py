@@ -44,7 +44,7 @@ from harness.environments.card.engine import (
 )
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
 from harness.environments.kg.grader import f1_score
-from harness.environments.kg.program import parse_action
+from harness.environments.kg.graph import parse_action
 from harness.environments.kg.session import ActionError, NoVariableError, Session, UnknownVariableError
 
 BY_NUMBER = {kind.number: kind for kind in KINDS.values()}

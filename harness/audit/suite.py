@@ -32,10 +32,13 @@ from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import DataError, UsageError
 from harness.core.types import AttemptRecord, PlainData, Submission, Task
 from harness.environments.container.seal import Level
-from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.short_answers import (
+    AnswerRule,
+    ExpectedText,
+    NumberAnswer,
+    PlainAnswer,
+    ShortAnswer,
+)
 from harness.runs.agents.agent import Agent, AgentSettings, AttemptContext
 from harness.runs.agents.null import Null
 from harness.runs.agents.oracle import Oracle

@@ -21,7 +21,7 @@ from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, Reference, Status, Submission, Task, Verdict, explain_verdict
 from harness.environments import environment_spec, grader_of
 from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader, StateGrader, TextGrader
+from harness.environments.spec import SandboxGrader, StateGrader, TextGrader
 from harness.host.local import LocalHost, list_grading_images, open_local_host
 from harness.models.endpoint import Endpoint
 from harness.sandbox.pool import SandboxPool, SandboxSettings

@@ -9,7 +9,7 @@ from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.numbers import gold_number
 from harness.core.types import Reference, Submission, Task
-from harness.environments.text.number_answers import METRICS, NumberAnswer
+from harness.environments.text.short_answers import NUMBER_METRICS, NumberAnswer
 
 # The prompt that OpenAI's simple-evals uses for the English part of MGSM, which is GSM8K.
 PROMPT = """\
@@ -65,6 +65,6 @@ BENCHMARKS = (
         read=read,
         submit=submit,
         reply_rule=r"the number at the last `####`, `\boxed{}` or `<answer>`, else the last number",
-        metrics=METRICS,
+        metrics=NUMBER_METRICS,
     ),
 )

@@ -32,8 +32,7 @@ from harness.environments.tau2.conversation import (
     describe_user_tools,
     load_domain,
 )
-from harness.environments.tau2.environment import ServiceDesk, solve
-from harness.environments.tau2.grader import find_contradiction, passes_untouched
+from harness.environments.tau2.environment import ServiceDesk, find_contradiction, passes_untouched, solve
 from harness.environments.tau2.world import Call, Requestor
 from harness.models.endpoint import Endpoint
 

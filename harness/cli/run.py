@@ -239,11 +239,11 @@ def merge(
     """Join the shards of a run into one folder, or of an audit into a result (-o)."""
     import sys
 
-    from harness.runs.store import AUDIT
     from harness.audit.run import join_audits
     from harness.cli.carry_out import OutputOptions, carry_out_merge
     from harness.cli.files import check_results_path
     from harness.core.errors import UsageError
+    from harness.runs.store import AUDIT
 
     if all((run / AUDIT).is_file() for run in runs):
         from harness.cli.audit import report_audit

@@ -10,8 +10,7 @@ from functools import cache
 from typing import Any
 
 from harness.core.errors import unknown_name
-from harness.environments.grader import Grader
-from harness.environments.spec import EnvironmentSpec
+from harness.environments.spec import EnvironmentSpec, Grader
 
 __all__ = [
     "EnvironmentSpec",

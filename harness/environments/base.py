@@ -1,13 +1,21 @@
-"""An environment: what an agent acts in, opened for one attempt, and the tools that it can call there."""
+"""An environment: what an agent acts in, opened for one attempt, and the tools that it can call there.
+
+It lives in a sandbox, where an agent runs programs, or on the host, as a world that answers texts. The state
+and the target of such a world stay in this process, where no program of an agent runs. An agent only sends
+the arguments of its tools. They are bounded here. The world compares them, and never evaluates them, formats
+them into a query, or uses them as a path.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
 
@@ -27,6 +35,8 @@ from harness.environments.published import LENIENT, PROTOCOLS, Published, Publis
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
+from harness.sandbox.sandbox import Sandbox
+from harness.sandbox.streaming import Terminal
 
 if TYPE_CHECKING:
     from harness.environments.container.seal import Level
@@ -327,3 +337,128 @@ def _describe_errors(tool: Tool, error: ValidationError) -> str:
         for each in error.errors(include_url=False, include_context=False, include_input=False)
     )
     return f"wrong arguments for '{tool.name}': {shorten(faults, MAX_ERROR_CHARACTERS)}"
+
+
+OpenTerminal = Callable[..., AbstractAsyncContextManager[Terminal]]
+
+
+class SandboxEnvironment(Environment):
+    """A live environment in a sandbox.
+
+    `end` ends every process of the agent, or raises SandboxError. `terminal` takes rows, columns and a
+    timeout in seconds and opens a terminal for a person. It is None if the environment has no terminals.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        handlers: Mapping[Tool, Handler],
+        context: EnvironmentContext,
+        *,
+        end: Callable[[], Awaitable[None]],
+        terminal: OpenTerminal | None = None,
+    ) -> None:
+        super().__init__(handlers, context)
+        self.sandbox = sandbox
+        self.terminal = None if terminal is None else functools.partial(self._open_terminal, terminal)
+        self._end = end
+        self._ends = time.monotonic() + context.seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the sandbox still lives."""
+        return self._ends - time.monotonic()
+
+    @property
+    def agent_acted(self) -> bool:
+        return self.sandbox.agent_acted
+
+    def note_acting(self) -> None:
+        self.sandbox.agent_acted = True
+
+    async def end_processes(self) -> None:
+        await self._end()
+
+    def _open_terminal(
+        self, open_terminal: OpenTerminal, **arguments: Any
+    ) -> AbstractAsyncContextManager[Terminal]:
+        if self._is_over:
+            raise SandboxClosed()
+        self.note_acting()
+        # No transcript has the keys that a person presses, so a replay must know of them.
+        self.context.transcript.write({"kind": "terminal"})
+        return open_terminal(**arguments)
+
+
+State = TypeVar("State")
+# The largest text that an agent may send as an argument of a tool, in characters.
+MAX_ARGUMENT_CHARACTERS = 4096
+# The largest arguments of a call in all, in characters of texts and names, and in values.
+MAX_CALL_SIZE = 8 * MAX_ARGUMENT_CHARACTERS
+# The transcript has this in the place of larger arguments, because it must not grow by megabytes with each
+# call that is refused.
+TOO_LARGE = {"too large": f"more than {MAX_CALL_SIZE:,} characters"}
+
+
+class HostEnvironment(Environment, Generic[State]):
+    """A live environment on the host. Its grader reads `state`, which the handlers of its tools change."""
+
+    def __init__(self, state: State, handlers: Mapping[Tool, Handler], context: EnvironmentContext) -> None:
+        super().__init__(handlers, context)
+        self.state = state
+        self._acted = False
+
+    @property
+    def agent_acted(self) -> bool:
+        return self._acted
+
+    def note_acting(self) -> None:
+        self._acted = True
+
+    async def _run_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        if name != SUBMIT.name:
+            if not _is_small(arguments):
+                return Observation(
+                    f"the arguments are larger than {MAX_CALL_SIZE:,} characters in all", refused=True
+                )
+            for argument, value in arguments.items():
+                if isinstance(value, str) and len(value) > MAX_ARGUMENT_CHARACTERS:
+                    return Observation(
+                        f"'{argument[:100]}' has {len(value):,} characters; the limit is "
+                        f"{MAX_ARGUMENT_CHARACTERS:,}",
+                        refused=True,
+                    )
+        return await super()._run_tool(name, arguments)
+
+    def _show_arguments(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if name != SUBMIT.name and not _is_small(arguments):
+            return dict(TOO_LARGE)
+        return super()._show_arguments(name, arguments)
+
+
+def make_too_large() -> dict[str, str]:
+    """Return arguments that are refused as too large, to repeat a call whose arguments were left out."""
+    return {"too large": "-" * (MAX_CALL_SIZE + 1)}
+
+
+def _is_small(arguments: Mapping[str, Any]) -> bool:
+    """Return whether arguments are within MAX_CALL_SIZE. No more of them is looked at than fits."""
+    left = MAX_CALL_SIZE
+    waiting: list[Any] = [arguments]
+    while waiting:
+        value = waiting.pop()
+        # A digit of an integer has more than three bits.
+        size = value.bit_length() // 3 if isinstance(value, int) else 1
+        left -= len(value) if isinstance(value, str | bytes | Mapping | list | tuple) else size
+        if left < 0:
+            return False
+        if isinstance(value, Mapping):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple):
+            waiting += value
+    return True
+
+
+def open_without_world(context: EnvironmentContext) -> HostEnvironment[None]:
+    """Return an environment whose only tool is `submit`, for a task that is graded by its answer alone."""
+    return HostEnvironment(None, {}, context)

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments import grader_of
-from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader, StateGrader, TextGrader
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import Environment, SandboxEnvironment
+from harness.environments.spec import SandboxGrader, StateGrader, TextGrader
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.sandbox import Sandbox

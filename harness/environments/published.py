@@ -32,7 +32,10 @@ class PublishedTool(Tool):
     @property
     def parameters(self) -> dict[str, Any]:
         schema = self.arguments.model_json_schema()
-        fields = {name: _drop_title(each) for name, each in schema["properties"].items()}
+        fields = {
+            name: {key: value for key, value in each.items() if key != "title"}
+            for name, each in schema["properties"].items()
+        }
         return {
             "type": "object",
             "properties": fields,
@@ -59,10 +62,6 @@ def make_tool(name: str, description: str, **arguments: tuple[Any, str]) -> Publ
     }
     model: type[Arguments] = create_model(name, __base__=Arguments, **fields)
     return PublishedTool(name, description, model)
-
-
-def _drop_title(schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != "title"}
 
 
 def take_by_place(tool: Tool) -> Tool:

@@ -1,20 +1,87 @@
-"""The description of a kind of environment: its image, limits and graders."""
+"""The description of a kind of environment: its image, limits and graders.
+
+A grader has a kind by its input: a text, a program that runs in a sandbox, or the state that an agent left.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from harness.core.tools import MakeTextProtocol
-from harness.core.types import Task
+from harness.core.types import Submission, Task, Verdict
 from harness.environments.base import Environment, EnvironmentContext
-from harness.environments.grader import Grader
 from harness.environments.text_protocol import GenericProtocol
 from harness.sandbox.limits import Isolation, Limits
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.time_factor import extend_limits
+
+
+@dataclass(frozen=True, slots=True)
+class TextGrader:
+    """Grades a submission as text. Trusted code on the host does this without a sandbox.
+
+    `grade` receives a target of the type `target_type` and the submission.
+    """
+
+    target_type: type
+    grade: Callable[[Any, Submission], Awaitable[Verdict]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """The outputs of a submission that code of the benchmark's author judges in another sandbox.
+
+    That sandbox is one of `image`, and no submission runs there. `judge` receives it, and those with equal
+    keys share it.
+    """
+
+    image: str
+    judge: Callable[[Any], Awaitable[Verdict]]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxGrader:
+    """Grades a submission in a sandbox that no agent has touched. `grade` receives the sandbox first.
+
+    Without an `image`, the sandbox is one of the task's environment, and all attempts at the task share it.
+    With an `image`, the sandbox runs trusted code only, and all tasks share it. `grade` raises SandboxError
+    if the sandbox failed through no fault of the submission. It may return Unjudged instead of a verdict.
+    """
+
+    target_type: type
+    grade: Callable[[Any, Any, Submission], Awaitable[Verdict | Unjudged]]
+    image: str | None = None
+    # Returns whether the submission or its tests may want sockets, for a grader whose sandbox runs programs
+    # under tests alone. None for any other grader. A sandbox for programs that want none may share an empty
+    # network namespace (`SandboxSettings.network`).
+    may_need_sockets: Callable[[Any, Submission], bool] | None = None
+    # Returns the image of the sandbox for submissions to a target, or None for the one of the environment.
+    choose_image: Callable[[Any], str | None] = lambda _target: None
+    # Returns why submissions to a target must not share a sandbox, or None if they may.
+    needs_own_sandbox: Callable[[Any], str | None] = lambda _target: None
+    # Returns why a pass by a target proves less than it says, or None for any other target.
+    find_weakness: Callable[[Any], str | None] = lambda _target: None
+
+
+@dataclass(frozen=True, slots=True)
+class StateGrader:
+    """Grades the state that an agent left in its environment. `grade` receives the environment first.
+
+    All processes of the agent have ended before. `grade` raises SandboxError.
+    """
+
+    target_type: type
+    grade: Callable[[Any, Any, Submission], Awaitable[Verdict]]
+    # Returns why a pass by a target proves less than it says, or None for any other target.
+    find_weakness: Callable[[Any], str | None] = lambda _target: None
+
+
+Grader = TextGrader | SandboxGrader | StateGrader
+
 
 # How long a grader may take to start the machine of a task's tests and to bring the agent's files into it.
 MACHINE_SECONDS = 600.0

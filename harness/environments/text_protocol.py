@@ -36,13 +36,7 @@ class GenericProtocol:
     tools: Mapping[str, Tool]
 
     def instructions(self) -> str:
-        return "\n\n".join(
-            [
-                HOW_TO_ACT,
-                *(describe_tool(tool) for tool in self.tools.values()),
-                LONGER_FENCE,
-            ]
-        )
+        return "\n\n".join([HOW_TO_ACT, *(describe_tool(tool) for tool in self.tools.values()), LONGER_FENCE])
 
     def read(self, reply: str) -> TextCall | TextFault:
         advice = f"Write a line `Act: TOOL`, where TOOL is one of: {', '.join(self.tools)}."

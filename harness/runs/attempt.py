@@ -17,9 +17,8 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import TurnLimitReached
 from harness.core.types import AttemptRecord, Phase, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.base import Environment, EnvironmentContext
+from harness.environments.base import Environment, EnvironmentContext, open_without_world
 from harness.environments.grading import SHARED, GradingContext, grade_submission, make_limit_verdict
-from harness.environments.host_environment import open_without_world
 from harness.environments.spec import EnvironmentSpec
 from harness.host.retries import Fault, RunStopped, is_caused_by_agent, lose_to_agent
 from harness.models.server_errors import ModelError

@@ -14,7 +14,7 @@ from harness.core.errors import UsageError
 from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status, Task
 from harness.environments import grader_of
-from harness.environments.grader import StateGrader
+from harness.environments.spec import StateGrader
 from harness.runs.agents.agent import ChoosesSamples
 from harness.runs.agents.predictions import Predictions
 from harness.runs.attempt_index import ATTEMPTS

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
 from harness.core.text import escape_text, shorten
-from harness.environments.container.changes import FoundArtifact, find_artifacts
 from harness.core.types import Submission
 from harness.environments.base import MachineRules
+from harness.environments.container.changes import FoundArtifact, find_artifacts
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
 from harness.runs.attempt_ends import NOT_OF_AGENT, mention_turns

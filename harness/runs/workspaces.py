@@ -10,10 +10,8 @@ from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import SandboxError, UsageError
 from harness.core.types import Task
 from harness.environments import environment_spec, grader_of
-from harness.environments.base import Environment
-from harness.environments.grader import SandboxGrader
-from harness.environments.sandbox_environment import SandboxEnvironment
-from harness.environments.spec import EnvironmentSpec
+from harness.environments.base import Environment, SandboxEnvironment
+from harness.environments.spec import EnvironmentSpec, SandboxGrader
 from harness.environments.workspace import (
     WORKSPACE_IMAGE,
     WORKSPACE_LIMITS,

@@ -21,7 +21,7 @@ from harness import AttemptContext, RunResult, RunStoppedError, load_benchmark, 
 from harness.benchmarks import Benchmark
 from harness.core.types import Status
 from harness.environments import environment_spec
-from harness.environments.kg.program import FUNCTIONS, parse_action
+from harness.environments.kg.graph import FUNCTIONS, parse_action
 from harness.runs.trust import is_signed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

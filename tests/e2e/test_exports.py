@@ -11,7 +11,7 @@ from e2e.command_line import NO_ENGINE, Harness
 
 from harness.benchmarks import load_benchmark
 from harness.environments import grader_of
-from harness.environments.grader import StateGrader
+from harness.environments.spec import StateGrader
 from harness.runs.config import load_config
 from harness.runs.selection import select
 

@@ -15,8 +15,8 @@ from tool_scripts import in_turn, observations
 from harness import RunResult, run
 from harness.core.errors import ImageMissingError, UsageError
 from harness.core.types import Status
+from harness.environments.base import SandboxEnvironment
 from harness.environments.grading import GradingContext, grade_submission
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.runs import attempt
 from harness.sandbox.sandbox import Sandbox
 

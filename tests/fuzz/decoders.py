@@ -22,12 +22,12 @@ import atheris
 
 with atheris.instrument_imports():
     from harness.environments.python.guest import (
-        channel,
         conversation,
         decoding,
         encoding,
         exceptions,
         peer,
+        plain,
         remote,
         values,
     )
@@ -78,12 +78,12 @@ def fuzz_values(data: bytes) -> None:
     handle = Handle()
     try:
         value = decoding.Decoder(lambda _kind, _number, _description: handle).decode(data)
-    except (values.ValueRefused, values.LimitReached):
+    except (plain.ValueRefused, values.LimitReached):
         return
     check_types(value)
     try:
         again = encoding.Encoder(lambda _value: (values.OPAQUE, 0, None)).encode(value)
-    except (values.ValueRefused, values.LimitReached):
+    except (plain.ValueRefused, values.LimitReached):
         return
     decoding.Decoder(lambda _kind, _number, _description: handle).decode(again)
 
@@ -109,7 +109,7 @@ def fuzz_exceptions(data: bytes) -> None:
     try:
         value = decoding.Decoder(lambda _kind, _number, _description: Handle()).decode(data)
         error = exceptions.rebuild(value, {})
-    except (values.ValueRefused, values.LimitReached):
+    except (plain.ValueRefused, values.LimitReached):
         return
     assert isinstance(error, BaseException)
 
@@ -150,10 +150,10 @@ class Answering(peer.Candidate):
     def __init__(self, answers: int, questions: int) -> None:
         super().__init__(conversation.Live(answers), {"C": ["x", "__eq__"]})
         self.function = remote.RemoteCallable(self, 0)
-        channel.send = lambda descriptor, letter, payload: SEND(questions, letter, payload)
+        conversation.send = lambda descriptor, letter, payload: SEND(questions, letter, payload)
 
 
-SEND = channel.send
+SEND = conversation.send
 TARGETS = {
     "frames": fuzz_frames,
     "values": fuzz_values,
@@ -173,14 +173,20 @@ def seeds(name: str) -> list[bytes]:
     plain = [None, True, -1, 1 << 80, 1.5, 2j, "a\ud800", b"b", (1, [2]), {1: {2}}, frozenset({3}), range(3)]
     stored = [array.array("d", [1.5]), memoryview(b"ab"), slice(1), list(range(20)), (0.5,) * 20]
     dated = [datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC), datetime.timedelta(1), decimal.Decimal(1)]
-    changed = (channel.VALUE, 5, ((1, 2), (3,)))
+    changed = (conversation.VALUE, 5, ((1, 2), (3,)))
     written = [
         encoding.Encoder(lambda _: (0, 0, None)).encode(v)
         for v in (cyclic, described, queue, plain, stored, dated, changed)
     ]
     if name != "answers":
         return written
-    letters = (channel.VALUE, channel.CHANGED, channel.RAISED, channel.STOPPED, channel.CALLBACK)
+    letters = (
+        conversation.VALUE,
+        conversation.CHANGED,
+        conversation.RAISED,
+        conversation.STOPPED,
+        conversation.CALLBACK,
+    )
     return [len(w).to_bytes(4, "big") + letter + w for w in written for letter in letters]
 
 

@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from harness.core.errors import UsageError
-from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox
-from harness.environments.os.shell_result import ShellEnd
+from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox, ShellEnd
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 

@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from harness import Sandbox
 from harness.core.errors import UsageError
-from harness.environments.maths.client import ServiceAnswer
-from harness.environments.maths.client import ask as ask_service
+from harness.environments.maths.grader import ServiceAnswer
+from harness.environments.maths.grader import ask as ask_service
 from harness.sandbox.backends.docker.backend import DockerBackend
 
 PYTHON = ("/usr/bin/python3", "-S", "-c")

@@ -10,7 +10,7 @@ import pytest
 # This process, the parent, forks one that forks the sibling. The sibling runs a check.
 PROGRAM = """
 import errno, os, random, resource, subprocess, sys, threading, time
-from harness.environments.python.guest.siblings import Forker
+from harness.environments.python.guest.spawner import Forker
 
 def check_ids():
     assert os.getppid() == parent and threading.get_native_id() == os.getpid() != forker_id
@@ -68,7 +68,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(sibling, 0)[1]) == 0
 """
 NO_ROOM = """
 import os, resource
-from harness.environments.python.guest.siblings import Forker
+from harness.environments.python.guest.spawner import Forker
 forker = Forker()
 os.setuid(65432)
 resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
@@ -78,8 +78,8 @@ except BlockingIOError:
     print(forker.is_possible)
 """
 UNKNOWN = """
-from harness.environments.python.guest import siblings
-forker = siblings.Forker()
+from harness.environments.python.guest import spawner
+forker = spawner.Forker()
 forker._calls.clone = 100_000
 try:
     forker.fork()
@@ -112,13 +112,13 @@ def test_a_kernel_without_siblings_is_recognised() -> None:
 # This process stands for PID 1. The child exits with 7 if this process is its parent when it goes on.
 SPAWNED = """
 import ctypes, os
-from harness.environments.python.guest import siblings, spawner
+from harness.environments.python.guest import spawner
 from harness.sandbox.guest import processes
 from harness.sandbox.guest.loop import Loop
 
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # adopt the orphans of descendants, as PID 1 does
 if not {siblings}:
-    siblings.CALLS.clear()
+    spawner.CALLS.clear()
 parent, loop, ends = os.getpid(), Loop(), []
 
 def live(child, descriptors):

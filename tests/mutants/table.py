@@ -243,7 +243,7 @@ OTHERS = (
         f"{PROGRAMS}::test_broken_tests_give_no_score",
     ),
     (
-        "harness/environments/python/guest/beginnings.py",
+        "harness/environments/python/guest/compiled_tests.py",
         "self._calls_are_safe = False",
         "pass",
         "tests/unit/test_guest_trusted_tests.py::"
@@ -446,7 +446,7 @@ OTHERS = (
         f"{JOBS}::test_a_run_on_an_input_is_ended_at_the_first_wall_limit",
     ),
     (
-        "harness/environments/maths/guest/service.py",
+        "harness/environments/maths/guest/procedures.py",
         "self.loop.after(seconds,",
         "self.loop.after(1.25 * seconds,",
         f"{JOBS}::test_a_service_that_does_not_answer_is_ended_at_the_wall_limit",

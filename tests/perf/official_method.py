@@ -39,7 +39,7 @@ with contextlib.suppress(ImportError):
     import numpy  # noqa: F401
 
 from harness.benchmarks.livecodebench.problem import decode_private_tests
-from harness.environments.python.guest.mocked_stdin import TAKEN
+from harness.environments.python.guest.standalone import TAKEN
 
 STAR_IMPORTS = (
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),

@@ -14,8 +14,7 @@ from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.card.duel import BASELINES, CardGame, begin_duel
 from harness.environments.card.engine import FIELDED
-from harness.environments.card.environment import GUESS, open_environment
-from harness.environments.card.grader import choose_guess, choose_move
+from harness.environments.card.environment import GUESS, choose_guess, choose_move, open_environment
 from harness.sandbox.pool import SandboxSettings
 
 GAMES = 1000

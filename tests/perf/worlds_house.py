@@ -26,9 +26,8 @@ from unwritten import Unwritten
 from harness.core.inputs.files import hash_file
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
-from harness.environments.house.environment import open_environment
+from harness.environments.house.environment import open_environment, solve
 from harness.environments.house.game import read_game
-from harness.environments.house.grader import solve
 from harness.environments.house.play import HouseGame, Play
 from harness.sandbox.pool import SandboxSettings
 

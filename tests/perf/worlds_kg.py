@@ -19,7 +19,7 @@ from harness import run
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.base import EnvironmentContext
 from harness.environments.kg.environment import KnowledgeAnswer, open_environment
-from harness.environments.kg.program import FUNCTIONS, parse_action
+from harness.environments.kg.graph import FUNCTIONS, parse_action
 from harness.sandbox.pool import SandboxSettings
 
 TASKS = 150

@@ -12,7 +12,7 @@ from docker import APIClient
 from harness.benchmarks import load_benchmark
 from harness.core.types import AttemptRecord, Submission
 from harness.environments import environment_spec
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt import AttemptSettings

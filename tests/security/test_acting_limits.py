@@ -12,7 +12,7 @@ from docker.errors import NotFound
 from security.acting import attempted, bash
 
 from harness.core.types import Status
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 
 pytestmark = pytest.mark.timeout(120)
 

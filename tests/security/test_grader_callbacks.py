@@ -22,7 +22,7 @@ TOOLS = """
 import os, stat, sys
 guest = "harness.environments.python.guest."
 encoding, decoding = sys.modules[guest + "encoding"], sys.modules[guest + "decoding"]
-channel = sys.modules[guest + "channel"]
+channel = sys.modules[guest + "conversation"]
 descriptor = next(fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")
                   and stat.S_ISSOCK(os.fstat(fd).st_mode))
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 TOOLS = """
 import os, stat, sys
 guest = "harness.environments.python.guest."
-encoding, channel = sys.modules[guest + "encoding"], sys.modules[guest + "channel"]
+encoding, channel = sys.modules[guest + "encoding"], sys.modules[guest + "conversation"]
 descriptor = next(fd for fd in range(3, 64) if os.path.exists(f"/proc/self/fd/{fd}")
                   and stat.S_ISSOCK(os.fstat(fd).st_mode))
 

@@ -175,7 +175,7 @@ async def test_a_pickle_on_the_channel_is_not_loaded(sandbox: Sandbox) -> None:
 @each_case(
     "patch",
     [
-        pytest.param("for m in guest('channel'): m.send = lambda fd, letter, payload: None", id="send"),
+        pytest.param("for m in guest('conversation'): m.send = lambda fd, letter, payload: None", id="send"),
         pytest.param(
             "for m in guest('encoding'): m.Encoder.encode = lambda self, root: number(4)", id="encoder"
         ),

@@ -15,7 +15,7 @@ from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ShellAttack
 from harness.audit.suite import list_attacks
 from harness.core.types import Status
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.host import retries
 from harness.host.retries import LOST_SANDBOX
 from harness.sandbox import sandbox as sandbox_module

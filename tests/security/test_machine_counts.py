@@ -11,7 +11,7 @@ import pytest_asyncio
 from docker import APIClient
 
 from harness import Sandbox
-from harness.environments.maths.client import ask
+from harness.environments.maths.grader import ask
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.layout import SHARED_COUNTS

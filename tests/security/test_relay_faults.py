@@ -16,7 +16,7 @@ from model_server import Asked, ModelServer, completion, error, response, text_i
 from relay_fixtures import TOKEN, Relay, exchange, open_relay
 from streamed_events import message, stream_completion
 
-from harness.environments.host_environment import open_without_world
+from harness.environments.base import open_without_world
 from harness.models.concurrency import SharedPause
 from harness.models.endpoint import Api, Prices
 from harness.models.messages import Generation

@@ -25,8 +25,7 @@ from harness.core.errors import SandboxError
 from harness.core.tools import Arguments, Tool
 from harness.core.types import AttemptRecord, Status, Submission, Task
 from harness.environments import EnvironmentSpec, environment_specs
-from harness.environments.base import Environment, EnvironmentContext
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import Environment, EnvironmentContext, SandboxEnvironment
 from harness.host import retries
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext, attempt_access, settings_for

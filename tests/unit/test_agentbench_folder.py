@@ -16,7 +16,7 @@ CATEGORY = """
 from harness.benchmarks.benchmark import CategoryFacts
 from harness.benchmarks.category import Category
 from harness.core.types import Reference, Task
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
+from harness.environments.text.short_answers import AnswerRule, PlainAnswer
 
 
 def read(row, options):

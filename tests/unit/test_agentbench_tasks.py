@@ -17,7 +17,7 @@ from harness.environments.db.environment import DatabaseSetup
 from harness.environments.db.grader import DatabaseAnswer, DatabaseState
 from harness.environments.os.environment import OsSetup
 from harness.environments.os.grader import AnswerMatch, StateChecks
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 from harness.runs.filters import TaskFilters
 from harness.runs.plan import select_tasks
 

@@ -14,8 +14,7 @@ import harness.benchmarks.data
 from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import DataError, UsageError
 from harness.environments.maths.grader import MathsAnswer
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.short_answers import NumberAnswer, ShortAnswer
 
 NAMES = ("gsm8k", "math", "nq", "hotpotqa")
 BUNDLED = {name: load_benchmark(name, data="bundled") for name in NAMES}

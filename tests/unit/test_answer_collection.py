@@ -8,7 +8,7 @@ from answer_collection import Case, cases
 
 from harness.core.types import Verdict
 from harness.environments import grader_of
-from harness.environments.grader import TextGrader
+from harness.environments.spec import TextGrader
 
 DOCS = Path(__file__).parents[2] / "docs" / "answers.md"
 

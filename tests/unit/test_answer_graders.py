@@ -13,9 +13,8 @@ from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Status, Submission, Verdict
 from harness.environments import grader_of
-from harness.environments.grader import TextGrader
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.spec import TextGrader
+from harness.environments.text.short_answers import NumberAnswer, ShortAnswer
 
 GOLDS = ShortAnswer(("the Eiffel Tower", "Tour Eiffel"))
 EIGHT = NumberAnswer(Decimal(8))

@@ -35,11 +35,15 @@ from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import ProgramTests, Reference, Task
 from harness.environments.text import SPEC as TEXT
-from harness.environments.text.expected_text import ExpectedText
-from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
-from harness.environments.text.number_answers import NumberAnswer
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
-from harness.environments.text.short_answers import ShortAnswer
+from harness.environments.text.short_answers import (
+    AnswerRule,
+    ExpectedText,
+    LiteralAnswer,
+    LiteralForm,
+    NumberAnswer,
+    PlainAnswer,
+    ShortAnswer,
+)
 from harness.environments.text.stated_answers import ChoiceAnswer, IntegerAnswer, PhraseAnswer
 from harness.runs.agents.agent import AttemptContext, settings_for
 

@@ -20,7 +20,7 @@ from harness.benchmarks import load_benchmark
 from harness.core.errors import DataError, SandboxError
 from harness.core.types import AttemptRecord, Status, Submission, Verdict
 from harness.environments import grading
-from harness.environments.grader import TextGrader
+from harness.environments.spec import TextGrader
 from harness.host import retries
 from harness.reports.progress import NotesOnly
 from harness.runs import attempt, model_parts

@@ -11,7 +11,7 @@ from contexts import no_context
 from pydantic import Field
 
 from harness.core.tools import Arguments, Tool
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall
 from harness.runs.agents.chat.actions import Action, ActionFormat, FormatError, NativeCalls, TextCalls
 from harness.runs.agents.chat.call_forms import MOST_LITERAL_CHARACTERS

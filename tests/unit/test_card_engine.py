@@ -24,7 +24,7 @@ from harness.environments.card.engine import (
     Kind,
     Move,
 )
-from harness.environments.card.grader import list_moves
+from harness.environments.card.environment import list_moves
 
 ATTACK, ACTIVE = False, True
 

@@ -17,6 +17,7 @@ from harness.api import run
 from harness.core.tools import TurnLimitReached
 from harness.core.types import PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of
+from harness.environments.base import HostEnvironment
 from harness.environments.card.duel import ALL_HEALTH, CardGame, Duel, begin_duel
 from harness.environments.card.engine import FIELDED
 from harness.environments.card.environment import (
@@ -25,12 +26,12 @@ from harness.environments.card.environment import (
     LOOK,
     TURNS,
     CardEnvironment,
+    card_score,
+    grade_game,
     open_environment,
     solve,
 )
-from harness.environments.card.grader import card_score, grade_game
-from harness.environments.host_environment import HostEnvironment
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 from harness.runs.agents import AttemptContext
 
 FIRST, SECOND = CardGame("baseline1", 0), CardGame("baseline2", 1)

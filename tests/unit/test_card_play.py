@@ -11,7 +11,7 @@ from case_checks import each_case
 
 from harness.environments.card.duel import BASELINES, Baseline
 from harness.environments.card.engine import FIELDED, KINDS, Game, Kind, Move
-from harness.environments.card.grader import choose_guess, choose_move
+from harness.environments.card.environment import choose_guess, choose_move
 
 PAIRINGS = [(name, side) for name in BASELINES for side in (0, 1)]
 Guess = Callable[[Game, Random], tuple[int, Kind] | None]

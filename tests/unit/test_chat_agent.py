@@ -16,7 +16,7 @@ from model_server import Asked, ModelServer, RawReply, completion, error
 from harness.benchmarks import load_benchmark
 from harness.core.tools import Arguments, Tool, TurnLimitReached
 from harness.core.types import Submission
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
 from harness.models.endpoint import Endpoint

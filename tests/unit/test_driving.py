@@ -15,7 +15,13 @@ import pytest
 from case_checks import each_case
 from unit.test_guest_trusted_tests import FUNCTION, LOADED, message, say
 
-from harness.environments.python.guest import asserts, beginnings, call_tests, channel, judging, trusted_tests
+from harness.environments.python.guest import (
+    assert_calls,
+    call_tests,
+    compiled_tests,
+    conversation,
+    trusted_tests,
+)
 
 # Each case has a right answer, a wrong one of the same type, and the number of calls.
 SHAPES = [
@@ -71,16 +77,16 @@ def counted(
 def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Counter[str]]:
     """Drive a program that gives these answers through a test, and return the report."""
     ours, theirs = socket.socketpair()
-    said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)
+    said = LOADED + FUNCTION + b"".join(message(conversation.VALUE, answer) for answer in answers)
     speaker = threading.Thread(target=say, args=(theirs, said))
     request = {
         "preamble": "",
         "program": "pass",
         "setup": "",
         "statements": [statement],
-        "compiled_setup": asserts.compile_setup_ahead(""),
-        "compiled": [asserts.compile_ahead(statement, with_classes=False)],
-        "beginning": beginnings.compile_beginning_ahead((statement,), frozenset("f")),
+        "compiled_setup": compiled_tests.compile_setup_ahead(""),
+        "compiled": [compiled_tests.compile_ahead(statement, with_classes=False)],
+        "beginning": compiled_tests.compile_beginning_ahead((statement,), frozenset("f")),
         "exports": {"f": "f"},
         "classes": {},
     }
@@ -119,7 +125,7 @@ def test_a_message_calls_nothing_while_the_program_lives() -> None:
 
 
 def test_the_driving_code_has_no_expected_literal() -> None:
-    drive, judge = asserts.compile_test("assert f(1) == [81, 'told']", with_classes=False)
+    drive, judge = compiled_tests.compile_test("assert f(1) == [81, 'told']", with_classes=False)
     assert "told" not in repr(drive.co_consts)
     assert 81 not in drive.co_consts
     assert "told" in repr(judge.co_consts)
@@ -146,7 +152,7 @@ def test_a_test_cannot_catch_a_failed_replay() -> None:
 
 def hidden_calls(*answers: object, expected: bytes = b"7") -> tuple[dict[str, Any], Counter[str]]:
     ours, theirs = socket.socketpair()
-    said = LOADED + FUNCTION + b"".join(message(channel.VALUE, answer) for answer in answers)
+    said = LOADED + FUNCTION + b"".join(message(conversation.VALUE, answer) for answer in answers)
     request = {
         "preamble": "",
         "program": "pass",
@@ -186,4 +192,4 @@ def test_a_value_nested_deep_and_shared_is_shown_at_once() -> None:
         shared = [shared, shared]
     report, _ = driven_with("assert f(1) == 7", shared)
     assert report["results"] == ["failed"]
-    assert len(report["evidence"]) <= judging.MAX_EVIDENCE
+    assert len(report["evidence"]) <= assert_calls.MAX_EVIDENCE

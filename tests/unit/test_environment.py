@@ -12,7 +12,7 @@ from case_checks import each_case
 from contexts import ListTranscript, no_context
 
 from harness.core.tools import Arguments, Tool, TurnLimitReached
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.sandbox.failures import SandboxClosed
 
 

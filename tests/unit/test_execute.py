@@ -21,10 +21,9 @@ from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
 from harness.environments import EnvironmentSpec, environment_specs, grading
-from harness.environments.base import Environment, EnvironmentContext
-from harness.environments.grader import StateGrader, TextGrader
+from harness.environments.base import Environment, EnvironmentContext, SandboxEnvironment
 from harness.environments.grading import GradingContext, grade_submission
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.spec import StateGrader, TextGrader
 from harness.host import retries
 from harness.host.retries import LOST_SANDBOX
 from harness.reports.progress import NotesOnly

@@ -6,7 +6,7 @@ import pytest
 from case_checks import each_case
 
 from harness.core.types import Status, Submission
-from harness.environments.text.expected_text import ExpectedText, holds, holds_strictly, judge
+from harness.environments.text.short_answers import ExpectedText, holds, holds_strictly, judge
 
 BOTH = [
     ("The answer is 7.", "7"),

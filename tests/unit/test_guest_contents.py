@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.environments.os.guest import contents, set_clock
-from harness.environments.os.guest.contents import TooMuchChanged, describe_each
-from harness.environments.os.guest.set_clock import SetClock
+from harness.environments.os.guest import contents
+from harness.environments.os.guest.contents import SetClock, TooMuchChanged, describe_each
 
 
 def test_a_folder_of_more_names_than_a_listing_holds_is_refused_while_it_is_read(
@@ -51,7 +50,7 @@ def test_a_clock_that_is_set_back_after_a_record_is_noticed(monkeypatch: pytest.
     shown = time.time_ns()
     since_boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     clock = Clock(shown, since_boot)
-    monkeypatch.setattr(set_clock, "time", clock)
+    monkeypatch.setattr(contents, "time", clock)
     noticed = SetClock()
     clock.run(10**9)
     noticed.note()
@@ -67,7 +66,7 @@ def test_a_clock_that_is_set_forward_or_read_late_is_not_one_that_was_set_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock(10**18, 10**12, delay=10**7)
-    monkeypatch.setattr(set_clock, "time", clock)
+    monkeypatch.setattr(contents, "time", clock)
     noticed = SetClock()
     noticed.note()
     assert noticed.back_ns() == 0

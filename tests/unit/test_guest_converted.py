@@ -12,13 +12,20 @@ from typing import Any, cast
 import pytest
 from case_checks import each_case
 
-from harness.environments.python.guest import call_tests, changes, channel, converted, display, weights
-from harness.environments.python.guest.converted import LOOKALIKE, SUBCLASS, Lookalike, base_of, convert
+from harness.environments.python.guest import call_tests, changes, conversation, evidence, plain, values
+from harness.environments.python.guest.assert_calls import Driver, Left
 from harness.environments.python.guest.decoding import Decoder
-from harness.environments.python.guest.driving import Driver, Left
 from harness.environments.python.guest.encoding import Encoder
 from harness.environments.python.guest.peer import Candidate, CandidateLost
-from harness.environments.python.guest.values import LimitReached, ValueRefused
+from harness.environments.python.guest.plain import (
+    LOOKALIKE,
+    SUBCLASS,
+    Lookalike,
+    ValueRefused,
+    base_of,
+    convert,
+)
+from harness.environments.python.guest.values import LimitReached
 
 
 class List(list[Any]): ...
@@ -53,7 +60,7 @@ def crossed(value: object) -> Any:
 )
 def test_the_result_of_a_program_goes_back_to_it_as_plain_data(value: object) -> None:
     got = crossed(value)
-    assert issubclass(type(got), converted.Converted)
+    assert issubclass(type(got), plain.Converted)
     assert got == value
     back = Decoder(no_handle).decode(encoded(got, marks=False))
     assert type(back) is base_of(type(got))
@@ -114,7 +121,7 @@ def test_shared_containers_in_lookalikes_are_weighed() -> None:
     for _ in range(60):
         value = convert(LOOKALIKE, [value, value])
     with pytest.raises(LimitReached):
-        weights.check_weight(value)
+        values.check_weight(value)
     with pytest.raises(LimitReached):
         Decoder(no_handle).decode(encoded(value))
 
@@ -132,7 +139,7 @@ def test_a_lookalike_shows_as_its_data() -> None:
         convert(SUBCLASS, (1,)),
         convert(LOOKALIKE, "x"),
     ]
-    assert display.show(values) == "[{'a': 1}, 5, (1,), 'x']"
+    assert evidence.show(values) == "[{'a': 1}, 5, (1,), 'x']"
 
 
 @each_case("mark", [SUBCLASS, LOOKALIKE])
@@ -175,7 +182,7 @@ def test_an_exception_with_marks_breaks_the_protocol() -> None:
             return type("Turn", (), {"lent_as": (), "number": 0})
 
         def receive(self) -> tuple[bytes, bytes]:
-            return channel.RAISED, encoded(description)
+            return conversation.RAISED, encoded(description)
 
     candidate = Candidate(cast("Any", Link()), {})
     with pytest.raises(CandidateLost):

@@ -17,7 +17,7 @@ from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.python.guest.display import MAX_TEXT, show
+from harness.environments.python.guest.evidence import MAX_TEXT, show
 from harness.environments.python.guest.peer import Candidate
 from harness.environments.python.guest.remote import RemoteInstance
 

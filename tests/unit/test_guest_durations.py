@@ -13,7 +13,7 @@ import pytest
 from case_checks import each_case
 
 from harness.core.errors import UsageError
-from harness.environments.python.guest.clock import Clock
+from harness.environments.python.guest.call_tests import Clock
 from harness.sandbox.guest import durations, processes
 from harness.sandbox.guest.durations import (
     MOST_PROCESSOR_SECONDS,

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.environments.python.guest import (
-    decoding,
-    encoding,
-    exception_classes,
-    exceptions,
-    values,
-    weights,
-)
+from harness.environments.python.guest import decoding, encoding, exceptions, plain, values
 
 
 def described(
@@ -49,27 +42,27 @@ def test_a_unicode_error_whose_places_lie_behind_its_bytes_keeps_its_arguments()
 
 def test_all_classes_of_a_program_together_are_limited() -> None:
     known: Any = {}
-    for number in range(exception_classes.MAX_KNOWN):
-        exception_classes.build_class(("Exception", ("Own", (0,), number, None)), known)
+    for number in range(exceptions.MAX_KNOWN):
+        exceptions.build_class(("Exception", ("Own", (0,), number, None)), known)
     with pytest.raises(values.LimitReached, match="classes of exceptions"):
-        exception_classes.build_class(("Exception", ("Own", (0,), 1 << 20, None)), known)
-    assert len(known) == exception_classes.MAX_KNOWN
+        exceptions.build_class(("Exception", ("Own", (0,), 1 << 20, None)), known)
+    assert len(known) == exceptions.MAX_KNOWN
 
 
 def test_the_ancestors_of_a_class_are_limited_over_all_messages() -> None:
     known: Any = {}
     chain = [("Own", (place,), place, None) for place in range(60)]
-    exception_classes.build_class(("Exception", *chain), known)
+    exceptions.build_class(("Exception", *chain), known)
     last = ("Own", (0,), 59, None)
     longer = [("Own", (place + 1,), 60 + place, None) for place in range(60)]
     with pytest.raises(values.LimitReached, match="ancestors"):
-        exception_classes.build_class(("Exception", last, *longer), known)
+        exceptions.build_class(("Exception", last, *longer), known)
 
 
 @each_case("number", [-1, 1 << 32, 1 << 4000])
 def test_a_class_has_the_number_of_an_object(number: int) -> None:
-    with pytest.raises(values.ValueRefused, match="number"):
-        exception_classes.build_class(("Exception", ("Own", (0,), number, None)), {})
+    with pytest.raises(plain.ValueRefused, match="number"):
+        exceptions.build_class(("Exception", ("Own", (0,), number, None)), {})
 
 
 @each_case("classes", [("ValueError",), ("Exception", ("Own", (0,), None, None))])
@@ -99,7 +92,7 @@ def test_what_a_slice_holds_counts() -> None:
     for _ in range(40):
         value = [slice(value, value, value)]
     with pytest.raises(values.LimitReached):
-        weights.check_weight(value)
+        values.check_weight(value)
     data = encoding.Encoder(lambda _value: (values.OPAQUE, 0, None)).encode(value)
     with pytest.raises(values.LimitReached):
         decoding.Decoder(lambda _kind, _number, _description: None).decode(data)
@@ -121,4 +114,4 @@ def test_no_argument_of_an_exception_holds_an_object_of_the_program(holder: obje
 
 
 def test_a_default_factory_that_is_a_type_is_plain_data() -> None:
-    weights.check_weight(defaultdict(list), handles=False)
+    values.check_weight(defaultdict(list), handles=False)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.environments.maths.guest.service import Service
+from harness.environments.maths.guest.procedures import Service
 from harness.environments.python.guest import input_jobs, testing_job
 from harness.environments.python.guest.input_jobs import InputsJob
 from harness.environments.python.guest.testing_job import Spawners, TestJob

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.environments.python.guest import values
+from harness.environments.python.guest import plain, values
 from harness.environments.python.guest.peer import Candidate, UnsupportedTestError
 
 # Each of them runs code, opens files, reaches attributes or namespaces, or stops the tests' process.
@@ -97,5 +97,5 @@ def test_an_object_with_only_the_name_of_a_lent_builtin_is_not_sent_as_it(candid
 
 @each_case("name", ["abs", "print", "sorted", "format", "iter"])
 def test_a_program_cannot_name_a_builtin_function_as_a_value(candidate: Candidate, name: str) -> None:
-    with pytest.raises(values.ValueRefused, match="built-in function"):
+    with pytest.raises(plain.ValueRefused, match="built-in function"):
         candidate._remote(values.BUILTIN, values.BUILTIN_NAMES.index(name))

@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.environments.python.guest import (
-    asserts,
-    beginnings,
-    channel,
+    assert_calls,
+    compiled_tests,
+    conversation,
     encoding,
-    exception_classes,
-    judging,
+    exceptions,
     peer,
     trusted_tests,
     values,
@@ -29,7 +28,7 @@ from harness.environments.python.guest import (
 
 SECRET = "the-expected-value-8471"
 EXPECTED = f"assert f([1]) == {SECRET!r}"
-REPLY_LETTERS = (channel.VALUE, channel.CHANGED, channel.RAISED, channel.STOPPED)
+REPLY_LETTERS = (conversation.VALUE, conversation.CHANGED, conversation.RAISED, conversation.STOPPED)
 
 
 class Handle:
@@ -74,8 +73,8 @@ def message(letter: bytes, value: object) -> bytes:
     return len(payload).to_bytes(4, "big") + letter + payload
 
 
-LOADED = message(channel.VALUE, None)
-FUNCTION = message(channel.VALUE, (Handle(values.CALLABLE), None))
+LOADED = message(conversation.VALUE, None)
+FUNCTION = message(conversation.VALUE, (Handle(values.CALLABLE), None))
 
 
 def say(theirs: socket.socket, said: bytes) -> None:
@@ -95,9 +94,11 @@ def run(said: bytes, statements: Sequence[str] = (EXPECTED,), setup: str = "") -
             "program": "pass",
             "setup": setup,
             "statements": list(statements),
-            "compiled_setup": asserts.compile_setup_ahead(setup),
-            "compiled": [asserts.compile_ahead(statement, with_classes=False) for statement in statements],
-            "beginning": beginnings.compile_beginning_ahead(tuple(statements), frozenset("f")),
+            "compiled_setup": compiled_tests.compile_setup_ahead(setup),
+            "compiled": [
+                compiled_tests.compile_ahead(statement, with_classes=False) for statement in statements
+            ],
+            "beginning": compiled_tests.compile_beginning_ahead(tuple(statements), frozenset("f")),
             "exports": {"f": "f"},
             "classes": {},
         }
@@ -114,7 +115,7 @@ def answering(*replies: bytes, statements: Sequence[str] = (EXPECTED,)) -> dict[
 
 
 def test_the_right_answer_passes() -> None:
-    report = answering(message(channel.VALUE, SECRET))
+    report = answering(message(conversation.VALUE, SECRET))
     nothing = dict.fromkeys(("evidence", "error", "breach", "lost", "broken")) | {
         "large": False,
         "objects": [],
@@ -124,7 +125,9 @@ def test_the_right_answer_passes() -> None:
 
 def test_a_report_names_the_kinds_of_objects_that_crossed() -> None:
     answers = [(Handle(values.ITERATOR, 5), [Handle(values.OPAQUE, 6)]), Handle(values.CALLABLE, 0), "plain"]
-    report = answering(*(message(channel.VALUE, answer) for answer in answers), statements=[EXPECTED] * 3)
+    report = answering(
+        *(message(conversation.VALUE, answer) for answer in answers), statements=[EXPECTED] * 3
+    )
     assert report["results"] == ["failed"] * 3
     assert report["objects"] == ["object", "iterator"]
 
@@ -136,20 +139,22 @@ def test_every_kind_of_object_has_one_of_the_names() -> None:
 
 def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
     report = answering(
-        message(channel.VALUE, "no"), message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED]
+        message(conversation.VALUE, "no"),
+        message(conversation.VALUE, SECRET),
+        statements=[EXPECTED, EXPECTED],
     )
     assert report["results"] == ["failed", "passed"]
 
 
 def test_a_call_that_raises_stop_iteration_ends_no_loop_of_the_tests() -> None:
-    error = message(channel.RAISED, described("StopIteration", args=(), text=""))
+    error = message(conversation.RAISED, described("StopIteration", args=(), text=""))
     report = answering(error, statements=["for answer in map(f, [1, 2]):\n    assert answer == 3"])
     assert (report["results"], report["error"]) == (["failed"], "RaisedStopIteration")
 
 
 def test_a_test_goes_on_after_an_assert_that_failed() -> None:
     """Another call must not reveal that the last answer was right."""
-    replies = [message(channel.VALUE, answer) for answer in ("no", "no", SECRET)]
+    replies = [message(conversation.VALUE, answer) for answer in ("no", "no", SECRET)]
     asserts = [f"    {EXPECTED}"] * 3
     report = answering(*replies, statements=["\n".join(["def check():", *asserts, "check()"]), EXPECTED])
     assert report["lost"] == "the program's process ended before the tests did"
@@ -158,13 +163,13 @@ def test_a_test_goes_on_after_an_assert_that_failed() -> None:
 
 @each_case("right", [0, 1, 2])
 def test_one_failed_assert_of_several_fails_the_test(right: int) -> None:
-    replies = [message(channel.VALUE, SECRET if place != right else "no") for place in range(3)]
+    replies = [message(conversation.VALUE, SECRET if place != right else "no") for place in range(3)]
     report = answering(*replies, statements=["\n".join([EXPECTED] * 3)])
     assert (report["results"], report["lost"]) == (["failed"], None)
 
 
 def test_the_evidence_is_of_the_first_assert_that_failed() -> None:
-    replies = [message(channel.VALUE, answer) for answer in (1, 2, 3)]
+    replies = [message(conversation.VALUE, answer) for answer in (1, 2, 3)]
     report = answering(*replies, statements=["assert f(7) == 1\nassert f(8) == 0\nassert f(9) == 0"])
     assert report["evidence"] == (
         "test 1: assert f(8) == 0: AssertionError; left is 2, right is 0; the last call, with (8), returned 2"
@@ -174,8 +179,8 @@ def test_the_evidence_is_of_the_first_assert_that_failed() -> None:
 @each_case("comparison", ["==", "is", "==  1 =="])
 def test_a_message_is_evaluated_only_if_its_assert_fails(comparison: str) -> None:
     statement = f"def told(): raise KeyError('asked')\nassert f(1) {comparison} 1, told()"
-    assert answering(message(channel.VALUE, 1), statements=[statement])["results"] == ["passed"]
-    report = answering(message(channel.VALUE, 2), statements=[statement])
+    assert answering(message(conversation.VALUE, 1), statements=[statement])["results"] == ["passed"]
+    report = answering(message(conversation.VALUE, 2), statements=[statement])
     assert report["error"] == "AssertionError"
     assert "(its message raised KeyError)" in report["evidence"]
 
@@ -183,7 +188,7 @@ def test_a_message_is_evaluated_only_if_its_assert_fails(comparison: str) -> Non
 @each_case("claim", ["f(1) == 0", "f(1) != 2", "f(1) < 2", "f(1) == 2 == 3", "not f(1)"])
 def test_the_evidence_gives_line_and_message_of_any_kind_of_assert(claim: str) -> None:
     statement = f"x = 1\nassert {claim}, 'said'\nx = 3"
-    report = answering(message(channel.VALUE, 2), statements=[statement])
+    report = answering(message(conversation.VALUE, 2), statements=[statement])
     assert report["evidence"].startswith(f"test 1: assert {claim}, 'said': AssertionError: said")
 
 
@@ -192,36 +197,39 @@ def test_an_assert_uses_the_equality_of_the_tests() -> None:
         "class Near(float):\n    def __eq__(self, other): return abs(self - other) < 1\n"
         "    __hash__ = None\n    def __ne__(self, other): return True\nassert Near(2.5) == f(1)"
     )
-    assert answering(message(channel.VALUE, 2), statements=[statement])["results"] == ["passed"]
+    assert answering(message(conversation.VALUE, 2), statements=[statement])["results"] == ["passed"]
 
 
 def test_a_test_too_long_to_be_compiled_ahead_is_run_all_the_same() -> None:
-    statement = EXPECTED + " " * asserts.MAX_STATEMENT
-    assert asserts.compile_ahead(statement, with_classes=False) is None
-    assert answering(message(channel.VALUE, SECRET), statements=[statement])["results"] == ["passed"]
+    statement = EXPECTED + " " * compiled_tests.MAX_SOURCE
+    assert compiled_tests.compile_ahead(statement, with_classes=False) is None
+    assert answering(message(conversation.VALUE, SECRET), statements=[statement])["results"] == ["passed"]
 
 
 def test_compiling_ahead_emits_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert asserts.compile_ahead("assert f(1) is 'never compiled before'", with_classes=False) is not None
+        assert (
+            compiled_tests.compile_ahead("assert f(1) is 'never compiled before'", with_classes=False)
+            is not None
+        )
 
 
 def test_an_assert_that_a_test_catches_itself_is_raised() -> None:
     statement = "try:\n    assert f(1) == 2\nexcept AssertionError:\n    caught = True\nassert caught"
-    assert answering(message(channel.VALUE, 3), statements=[statement])["results"] == ["passed"]
+    assert answering(message(conversation.VALUE, 3), statements=[statement])["results"] == ["passed"]
 
 
 def test_an_assert_after_one_that_a_test_catches_itself_goes_on() -> None:
     statement = "try:\n    pass\nexcept ValueError:\n    pass\nelse:\n    assert f(1) == 2\nassert f(1) == 3"
-    replies = [message(channel.VALUE, 0), message(channel.VALUE, 3)]
+    replies = [message(conversation.VALUE, 0), message(conversation.VALUE, 3)]
     report = answering(*replies, statements=[statement])
     assert (report["results"], report["lost"]) == (["failed"], None)
 
 
 def test_the_evidence_names_the_test_its_line_the_arguments_and_the_result() -> None:
     report = answering(
-        message(channel.VALUE, "wrong"), statements=["pass", "x = [2]\nassert f(x, k=3) == 4\n"]
+        message(conversation.VALUE, "wrong"), statements=["pass", "x = [2]\nassert f(x, k=3) == 4\n"]
     )
     assert report["evidence"] == (
         "test 2: assert f(x, k=3) == 4: AssertionError; left is 'wrong', right is 4; "
@@ -236,7 +244,7 @@ def test_silence_fails() -> None:
 
 def test_a_program_that_does_not_load_fails_every_test() -> None:
     error = described("SyntaxError", args=("bad",), text="bad")
-    report = run(message(channel.RAISED, error), ["pass", "pass"])
+    report = run(message(conversation.RAISED, error), ["pass", "pass"])
     assert report["results"] == ["failed", "failed"]
     assert report["evidence"] == "the program failed to load: SyntaxError: bad"
 
@@ -244,7 +252,7 @@ def test_a_program_that_does_not_load_fails_every_test() -> None:
 def test_a_syntax_error_names_its_line_and_not_its_text() -> None:
     args = ("invalid syntax", ("candidate.py", 3, 7, "def f(:", 3, 8))
     report = run(
-        message(channel.RAISED, described("SyntaxError", args=args, text="invalid syntax")), ["pass"]
+        message(conversation.RAISED, described("SyntaxError", args=args, text="invalid syntax")), ["pass"]
     )
     assert report["evidence"] == "the program failed to load: SyntaxError: invalid syntax (line 3)"
 
@@ -261,7 +269,7 @@ def test_no_test_can_swallow_the_loss_of_the_candidate() -> None:
 
 
 def test_answers_after_a_breach_are_ignored() -> None:
-    report = answering(message(b"?", SECRET), message(channel.VALUE, SECRET), statements=[EXPECTED] * 2)
+    report = answering(message(b"?", SECRET), message(conversation.VALUE, SECRET), statements=[EXPECTED] * 2)
     assert "passed" not in report["results"]
 
 
@@ -294,11 +302,11 @@ def test_a_wellformed_reply_of_another_kind_never_passes(letter: bytes, value: o
 
 @given(letter=st.sampled_from(REPLY_LETTERS), result=PLAIN, after=PLAIN)
 def test_forged_changes_of_arguments_never_pass(letter: bytes, result: object, after: object) -> None:
-    assert "passed" not in answering(message(channel.CHANGED, (letter, result, after)))["results"]
+    assert "passed" not in answering(message(conversation.CHANGED, (letter, result, after)))["results"]
 
 
 @given(
-    base=st.sampled_from(sorted(exception_classes.BUILTIN)),
+    base=st.sampled_from(sorted(exceptions.BUILTIN)),
     own=st.sampled_from(["Own", "CandidateLost", "not a name", "__class__", "None"]) | st.text(max_size=5),
     args=st.none() | st.lists(PLAIN, max_size=5).map(tuple),
     text=st.text(st.characters(), max_size=5),
@@ -310,21 +318,21 @@ def test_forged_changes_of_arguments_never_pass(letter: bytes, result: object, a
 def test_a_forged_exception_never_passes(
     base: str, own: str, args: object, text: str, number: int | None, attributes: object
 ) -> None:
-    raised = message(channel.RAISED, described(base, (own, number), args, text, attributes))
+    raised = message(conversation.RAISED, described(base, (own, number), args, text, attributes))
     assert "passed" not in answering(raised)["results"]
 
 
 @each_case("base", ["SystemExit", "KeyboardInterrupt", "GeneratorExit", "StopIteration"])
 def test_an_exception_that_ends_programs_ends_one_test_only(base: str) -> None:
-    raised = message(channel.RAISED, described(base, args=(0,), text="0"))
-    report = answering(raised, message(channel.VALUE, SECRET), statements=[EXPECTED, EXPECTED])
+    raised = message(conversation.RAISED, described(base, args=(0,), text="0"))
+    report = answering(raised, message(conversation.VALUE, SECRET), statements=[EXPECTED, EXPECTED])
     assert report["results"] == ["failed", "passed"]
 
 
 @each_case("name", ["object", "type", "eval", "__import__", "CandidateLost", "int", ""])
 def test_a_base_that_is_no_builtin_exception_becomes_a_plain_exception(name: str) -> None:
     statement = "try:\n    f(1)\nexcept Exception as error:\n    assert type(error).__bases__ == (Exception,)"
-    report = answering(message(channel.RAISED, described(name, ("Own", None))), statements=[statement])
+    report = answering(message(conversation.RAISED, described(name, ("Own", None))), statements=[statement])
     assert report["results"] == ["passed"]
 
 
@@ -353,20 +361,20 @@ ABOUT_VALUES = [
     ids=["opaque", "iterator", "callable", "coroutine"],
 )
 def test_a_handle_has_no_property_that_a_test_could_take_for_a_value(kind: int) -> None:
-    reply = message(channel.VALUE, Handle(kind, 7))
+    reply = message(conversation.VALUE, Handle(kind, 7))
     found = {test: answering(reply, reply, statements=[f"assert {test}"])["results"] for test in ABOUT_VALUES}
     assert {test: results for test, results in found.items() if results != ["failed"]} == {}
 
 
 @each_case("forged", [1, "True", [1], None, Handle(values.OPAQUE, 9)], ids=repr)
 def test_only_a_boolean_is_the_truth_of_an_object(forged: object) -> None:
-    object_ = message(channel.VALUE, Handle(values.OPAQUE, 5))
-    report = answering(object_, message(channel.VALUE, forged), statements=["assert f(1)"])
+    object_ = message(conversation.VALUE, Handle(values.OPAQUE, 5))
+    report = answering(object_, message(conversation.VALUE, forged), statements=["assert f(1)"])
     assert report["results"] == ["failed"]
 
 
 def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None:
-    report = answering(b"\xff\xff\xff\xff" + channel.VALUE)
+    report = answering(b"\xff\xff\xff\xff" + conversation.VALUE)
     assert report["breach"] is not None
     assert "announced" in report["breach"]
 
@@ -375,33 +383,33 @@ def test_an_oversized_length_is_a_breach_before_anything_of_it_is_read() -> None
     ("letter", "value"),
     [
         (b"?", 1),
-        (channel.STOPPED, 1),
-        (channel.RAISED, None),
-        (channel.RAISED, 7),
-        (channel.RAISED, True),
-        (channel.RAISED, described("ValueError")[:-1]),
-        (channel.RAISED, described("ValueError", text=b"")),
-        (channel.RAISED, described("ValueError", attributes=())),
-        (channel.RAISED, described("ValueError", cause=1)),
-        (channel.RAISED, described("ValueError", context=())),
-        (channel.RAISED, described("ValueError", suppressed=None)),
-        (channel.RAISED, described("ExceptionGroup", members=(None,))),
-        (channel.RAISED, NESTED),
-        (channel.CHANGED, None),
-        (channel.CHANGED, (channel.VALUE, 1)),
-        (channel.CHANGED, (channel.VALUE, 1, [])),
-        (channel.CHANGED, (channel.CHANGED, 1, ())),
-        (channel.CHANGED, ("v", 1, ())),
-        (channel.CHANGED, (channel.VALUE, 1, ((), (), ()))),
-        (channel.CHANGED, (channel.VALUE, 1, (None,))),
-        (channel.CHANGED, (channel.VALUE, 1, (b"",))),
-        (channel.VALUE, Handle(values.CALLBACK, 0)),
-        (channel.VALUE, Handle(values.BUILTIN, 0)),
-        (channel.VALUE, Handle(99, 0)),
-        (channel.CALLBACK, (0, 0, (), {})),
-        (channel.CALLBACK, None),
-        (channel.CALLBACK, (0, 0, [], {})),
-        (channel.CALLBACK, ([], 0, (), {})),
+        (conversation.STOPPED, 1),
+        (conversation.RAISED, None),
+        (conversation.RAISED, 7),
+        (conversation.RAISED, True),
+        (conversation.RAISED, described("ValueError")[:-1]),
+        (conversation.RAISED, described("ValueError", text=b"")),
+        (conversation.RAISED, described("ValueError", attributes=())),
+        (conversation.RAISED, described("ValueError", cause=1)),
+        (conversation.RAISED, described("ValueError", context=())),
+        (conversation.RAISED, described("ValueError", suppressed=None)),
+        (conversation.RAISED, described("ExceptionGroup", members=(None,))),
+        (conversation.RAISED, NESTED),
+        (conversation.CHANGED, None),
+        (conversation.CHANGED, (conversation.VALUE, 1)),
+        (conversation.CHANGED, (conversation.VALUE, 1, [])),
+        (conversation.CHANGED, (conversation.CHANGED, 1, ())),
+        (conversation.CHANGED, ("v", 1, ())),
+        (conversation.CHANGED, (conversation.VALUE, 1, ((), (), ()))),
+        (conversation.CHANGED, (conversation.VALUE, 1, (None,))),
+        (conversation.CHANGED, (conversation.VALUE, 1, (b"",))),
+        (conversation.VALUE, Handle(values.CALLBACK, 0)),
+        (conversation.VALUE, Handle(values.BUILTIN, 0)),
+        (conversation.VALUE, Handle(99, 0)),
+        (conversation.CALLBACK, (0, 0, (), {})),
+        (conversation.CALLBACK, None),
+        (conversation.CALLBACK, (0, 0, [], {})),
+        (conversation.CALLBACK, ([], 0, (), {})),
     ],
     ids=lambda part: repr(part).partition(" at 0x")[0],
 )
@@ -410,7 +418,7 @@ def test_a_reply_of_a_wrong_shape_is_a_breach(letter: bytes, value: object) -> N
 
 
 def test_a_set_refuses_an_unhashable_element() -> None:
-    forged = message(channel.CHANGED, (channel.VALUE, None, (([1],),)))
+    forged = message(conversation.CHANGED, (conversation.VALUE, None, (([1],),)))
     assert answering(forged, statements=["f({1})"])["breach"] is not None
 
 
@@ -420,21 +428,21 @@ def test_a_set_refuses_an_unhashable_element() -> None:
     ids=["text", "integer", "escapes", "list"],
 )
 def test_the_evidence_is_bounded_whatever_the_answer(value: object) -> None:
-    report = answering(message(channel.VALUE, value), statements=["assert f(1) == 2"])
-    assert len(report["evidence"]) <= judging.MAX_EVIDENCE
+    report = answering(message(conversation.VALUE, value), statements=["assert f(1) == 2"])
+    assert len(report["evidence"]) <= assert_calls.MAX_EVIDENCE
 
 
 def test_the_evidence_survives_an_answer_too_deep_to_be_shown() -> None:
     deep: list[Any] = []
     for _ in range(20_000):
         deep = [deep]
-    report = answering(message(channel.VALUE, deep), statements=["assert f(1) == 2"])
+    report = answering(message(conversation.VALUE, deep), statements=["assert f(1) == 2"])
     assert "left is [[[[" in report["evidence"]
 
 
 def test_a_long_message_of_an_exception_is_bounded() -> None:
-    raised = message(channel.RAISED, described("ValueError", args=None, text="m" * 10_000))
-    assert len(answering(raised)["evidence"]) <= judging.MAX_EVIDENCE
+    raised = message(conversation.RAISED, described("ValueError", args=None, text="m" * 10_000))
+    assert len(answering(raised)["evidence"]) <= assert_calls.MAX_EVIDENCE
 
 
 # Each case has the tests' set-up and their statements.
@@ -496,7 +504,7 @@ SOUND = {
 def test_tests_that_fail_by_themselves_are_broken_whatever_the_program_does() -> None:
     wrong = {}
     for what, (setup, statements) in BROKEN.items():
-        for said in (LOADED + FUNCTION + message(channel.VALUE, SECRET), b""):
+        for said in (LOADED + FUNCTION + message(conversation.VALUE, SECRET), b""):
             report = run(said, statements, setup=setup)
             if report["broken"] is None or report["results"]:
                 wrong[what] = report
@@ -504,7 +512,7 @@ def test_tests_that_fail_by_themselves_are_broken_whatever_the_program_does() ->
 
 
 def test_a_failure_that_may_be_the_programs_does_not_break_the_tests() -> None:
-    said = LOADED + FUNCTION + message(channel.VALUE, SECRET)
+    said = LOADED + FUNCTION + message(conversation.VALUE, SECRET)
     reports = {what: run(said, statements, setup=setup) for what, (setup, statements) in SOUND.items()}
     assert {what: each["broken"] for what, each in reports.items() if each["broken"] is not None} == {}
 
@@ -515,7 +523,7 @@ def test_the_evidence_of_broken_tests_names_their_failure() -> None:
 
 
 def test_a_helper_of_the_set_up_does_not_stand_in_for_the_program() -> None:
-    missing = message(channel.RAISED, described("NameError", args=("no f",), text="no f"))
+    missing = message(conversation.RAISED, described("NameError", args=("no f",), text="no f"))
     report = run(LOADED + missing, ["assert f() == 1"], setup="def f(): return 1")
     assert report["results"] == ["failed"]
 
@@ -540,7 +548,7 @@ CLASSES: dict[str, Any] = {
 
 @each_case("classes", [pytest.param(value, id=name) for name, value in CLASSES.items()])
 def test_a_forged_exception_class_passes_nothing(classes: object) -> None:
-    report = run(LOADED + message(channel.VALUE, (Handle(values.CLASS, 1), classes)), ["pass"])
+    report = run(LOADED + message(conversation.VALUE, (Handle(values.CLASS, 1), classes)), ["pass"])
     assert report["results"] == ["failed"]
     assert "an exception class" in report["breach"]
 
@@ -548,7 +556,7 @@ def test_a_forged_exception_class_passes_nothing(classes: object) -> None:
 def test_a_class_whose_bases_have_no_order_gets_its_first_base() -> None:
     classes = ("Exception", "ValueError", ("Own", (0, 1), 1, None))
     report = run(
-        LOADED + message(channel.VALUE, (Handle(values.CLASS, 1), classes)),
+        LOADED + message(conversation.VALUE, (Handle(values.CLASS, 1), classes)),
         ["assert f.__mro__[1] is Exception"],
     )
     assert report["results"] == ["passed"]
@@ -556,11 +564,13 @@ def test_a_class_whose_bases_have_no_order_gets_its_first_base() -> None:
 
 @each_case("module", ["unittest.case", "harness.environments.python.guest.peer", "tests"])
 def test_a_class_of_another_module_is_never_the_one_that_this_module_has(module: str) -> None:
-    raised = message(channel.RAISED, (("Exception", ("SkipTest", (0,), None, module)), *described("")[1:]))
+    raised = message(
+        conversation.RAISED, (("Exception", ("SkipTest", (0,), None, module)), *described("")[1:])
+    )
     test = "import unittest\ntry: f(1)\nexcept unittest.SkipTest: pass"
     assert answering(raised, statements=[test])["results"] == ["failed"]
 
 
 def test_an_exception_of_the_tests_is_known_only_after_it_was_reported() -> None:
-    number = message(channel.RAISED, 2)
+    number = message(conversation.RAISED, 2)
     assert answering(number, statements=["try: f(1)\nexcept Exception: pass"])["breach"] is not None

@@ -12,11 +12,7 @@ from contexts import no_context
 from pydantic import Field
 
 from harness.core.tools import Arguments, LastObservation, Tool, TurnLimitReached
-from harness.environments.host_environment import (
-    MAX_ARGUMENT_CHARACTERS,
-    HostEnvironment,
-    open_without_world,
-)
+from harness.environments.base import MAX_ARGUMENT_CHARACTERS, HostEnvironment, open_without_world
 from harness.runs.agents.human import read_arguments
 
 

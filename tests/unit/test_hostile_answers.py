@@ -9,7 +9,7 @@ from effort import QUICK_CHARACTERS, THOROUGH, one_in_four
 
 from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.environments import grader_of
-from harness.environments.grader import TextGrader
+from harness.environments.spec import TextGrader
 
 GOLDS = {
     "gsm8k": "987654321",

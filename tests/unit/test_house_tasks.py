@@ -20,13 +20,20 @@ from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.errors import DataError, UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
 from harness.core.types import Status, Submission, Task, Verdict
-from harness.environments.base import EnvironmentContext
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import EnvironmentContext, HostEnvironment
 from harness.environments.house import SPEC
-from harness.environments.house.environment import MOST_CHARACTERS, TAKE_ACTION, Household, show_start
+from harness.environments.house.environment import (
+    MOST_CHARACTERS,
+    TAKE_ACTION,
+    Household,
+    NoPlan,
+    find_plan,
+    grade_game,
+    show_start,
+    solve,
+)
 from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.house.game import read_game
-from harness.environments.house.grader import NoPlan, find_plan, grade_game, solve
 from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play, load_game
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from text_world_replays import find_walks, replay_walks
 
+from harness.environments.house.environment import find_plan
 from harness.environments.house.game import read_game
-from harness.environments.house.grader import find_plan
 from harness.environments.house.play import Play
 
 

@@ -20,8 +20,7 @@ from harness.benchmarks import Benchmark, load_benchmark
 from harness.environments.kg.environment import KnowledgeAnswer, open_session
 from harness.environments.kg.generator import _WORDS, make_schema, make_task_graph
 from harness.environments.kg.grader import GoldError, read_plan
-from harness.environments.kg.graph import Graph, Ontology
-from harness.environments.kg.program import Action, Entity, Program, parse_action
+from harness.environments.kg.graph import Action, Entity, Graph, Ontology, Program, parse_action
 from harness.environments.kg.session import ActionError, Session
 
 TURNS = 15

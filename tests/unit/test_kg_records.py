@@ -20,14 +20,13 @@ from harness.benchmarks.data import source
 from harness.benchmarks.data.rows import Row
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Status, Submission
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import HostEnvironment
 from harness.environments.kg.category import CATEGORY, KnowledgeOptions, read_record
 from harness.environments.kg.environment import TOOLS, KnowledgeAnswer, open_environment
 from harness.environments.kg.grader import f1_score, grade_answer
-from harness.environments.kg.graph import Literal
-from harness.environments.kg.program import FUNCTIONS
+from harness.environments.kg.graph import FUNCTIONS, Literal
 from harness.environments.kg.session import Session
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 from harness.runs.config import RunConfig
 from harness.runs.selection import select
 

@@ -12,26 +12,24 @@ from hypothesis import strategies as st
 
 from harness.environments.kg.environment import run_blocking
 from harness.environments.kg.graph import (
-    Graph,
-    Literal,
-    Ontology,
-    find_nodes,
-    make_graph,
-    parse_node,
-    parse_ranges,
-    parse_triple,
-    parse_vocabulary,
-)
-from harness.environments.kg.program import (
     MAX_STEPS,
     Action,
     Count,
     Entity,
     Extreme,
+    Graph,
     Intersection,
+    Literal,
     Neighbors,
+    Ontology,
     Program,
+    find_nodes,
+    make_graph,
     parse_action,
+    parse_node,
+    parse_ranges,
+    parse_triple,
+    parse_vocabulary,
 )
 from harness.environments.kg.session import (
     MAX_LISTED,

@@ -23,8 +23,18 @@ from harness.core.errors import SandboxError
 from harness.core.secret_forms import open_session
 from harness.environments.kg.generator import make_task_graph
 from harness.environments.kg.grader import Plan
-from harness.environments.kg.graph import Graph, Literal, Node, make_graph
-from harness.environments.kg.program import Count, Entity, Extreme, Intersection, Neighbors, Program
+from harness.environments.kg.graph import (
+    Count,
+    Entity,
+    Extreme,
+    Graph,
+    Intersection,
+    Literal,
+    Neighbors,
+    Node,
+    Program,
+    make_graph,
+)
 from harness.environments.kg.session import ActionError
 from harness.environments.kg.sparql import NAMESPACE, Endpoint, answers_query
 

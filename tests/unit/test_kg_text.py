@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.environments.kg.environment import TEXT_FORM as KG_FORM
 from harness.environments.kg.environment import TOOLS
-from harness.environments.kg.program import FUNCTIONS
+from harness.environments.kg.graph import FUNCTIONS
 from harness.environments.text_protocol import ONLY_FIRST
 
 PROTOCOL = KG_FORM({tool.name: tool for tool in (*TOOLS, SUBMIT)})

@@ -12,7 +12,7 @@ from world_replays import replay_sequences
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.types import Submission, Verdict
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import HostEnvironment
 from harness.environments.kg.environment import KnowledgeAnswer, open_environment
 from harness.environments.kg.grader import grade_answer, solve
 from harness.environments.kg.session import Session

@@ -18,8 +18,8 @@ from harness.api import run
 from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
+from harness.environments.lateral.environment import VOID_ROUNDS
 from harness.environments.lateral.game import TEXTS, Answer, LateralPuzzle
-from harness.environments.lateral.grader import VOID_ROUNDS
 from harness.environments.lateral.hosts import LEAST_STORIES, read_answer, read_contained
 from harness.host.retries import RunStoppedError
 from harness.models.judge import MOST_REPLIES

@@ -16,7 +16,7 @@ from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Task
-from harness.environments.lateral.environment import TURNS, Question
+from harness.environments.lateral.environment import TURNS, Question, phrase_question
 from harness.environments.lateral.game import (
     MAX_QUESTION_CHARACTERS,
     Language,
@@ -25,7 +25,6 @@ from harness.environments.lateral.game import (
     list_terms,
     normalize,
 )
-from harness.environments.lateral.grader import phrase_question
 from harness.environments.lateral.hosts import OfflineHost
 
 MOST_FOR_THE_STORY = 0.017

@@ -15,8 +15,9 @@ from harness.core.errors import UsageError
 from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol, TurnLimitReached
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.lateral import SPEC
-from harness.environments.lateral.environment import ASK, TURNS
+from harness.environments.lateral.environment import ASK, TURNS, VOID_ROUNDS, grade_game, phrase_question
 from harness.environments.lateral.environment import TEXT_FORM as LATERAL_FORM
+from harness.environments.lateral.environment import solve as solve_as_oracle
 from harness.environments.lateral.game import (
     REFUSED,
     TEXTS,
@@ -29,8 +30,6 @@ from harness.environments.lateral.game import (
     normalize,
     parse_keys,
 )
-from harness.environments.lateral.grader import VOID_ROUNDS, grade_game, phrase_question
-from harness.environments.lateral.grader import solve as solve_as_oracle
 from harness.environments.lateral.hosts import OfflineHost
 
 PUZZLE = LateralPuzzle(

@@ -21,10 +21,10 @@ from harness.benchmarks.options import parse_options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import DataSource, Status, Task, Verdict
 from harness.environments import grader_of
-from harness.environments.grader import SandboxGrader, TextGrader
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.client import batches
 from harness.environments.python.stdin_programs import Compatibility, StdinTests
+from harness.environments.spec import SandboxGrader, TextGrader
 from harness.reports.remarks import list_conditions
 from harness.runs.config import RunConfig
 from harness.runs.selection import select

@@ -14,7 +14,7 @@ from contexts import no_context
 
 from harness.core.errors import SandboxError
 from harness.core.tools import Arguments, Tool, TurnLimitReached
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import HostEnvironment
 from harness.models.relay.mcp_server import MAX_CALLS, McpApp, make_mcp_app
 from harness.sandbox.failures import SandboxClosed
 

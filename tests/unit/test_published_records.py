@@ -16,11 +16,11 @@ from text_world_replays import GOALS, SESSIONS, ShopRecords, find_shop, find_sho
 
 from harness.core.types import PlainData, Status, Submission, Task
 from harness.environments.house import environment as house
-from harness.environments.house.grader import grade_game
+from harness.environments.house.environment import grade_game
 from harness.environments.house.play import HouseGame
 from harness.environments.web import environment as web
 from harness.environments.web.catalogue import load_catalogue
-from harness.environments.web.grader import ShopGoal, grade_purchase
+from harness.environments.web.environment import ShopGoal, grade_purchase
 
 Step = tuple[str, dict[str, str], str]
 """The tool, its arguments, and a text that the result must hold."""

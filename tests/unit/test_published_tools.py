@@ -14,13 +14,12 @@ from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.core.tools import TextCall, Tool
 from harness.core.types import Task
-from harness.environments.base import Environment
+from harness.environments.base import Environment, HostEnvironment
 from harness.environments.db import environment as db
-from harness.environments.host_environment import HostEnvironment
 from harness.environments.house import environment as house
 from harness.environments.kg import environment as kg
 from harness.environments.os import environment as os
-from harness.environments.os.shell_result import ShellEnd, ShellResult
+from harness.environments.os.root_sandbox import ShellEnd, ShellResult
 from harness.environments.published import LENIENT, Published
 from harness.environments.web import environment as web
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall

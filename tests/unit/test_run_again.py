@@ -11,8 +11,8 @@ from typing import Any
 from case_checks import each_case
 
 from harness.core.types import Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader
 from harness.environments.grading import RUN_AGAIN, GradingContext, _grade_in_sandbox
+from harness.environments.spec import SandboxGrader
 from harness.sandbox.pool import SandboxPool, SandboxSettings
 
 RIGHT, LATE = Verdict(Status.PASSED, 1.0), Verdict(Status.TIMEOUT, 0.0)

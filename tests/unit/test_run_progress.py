@@ -9,7 +9,7 @@ import pytest
 from harness import AttemptContext, run
 from harness.core.scoring.numbers import same_number
 from harness.core.types import AttemptRecord, Task
-from harness.environments.text import number_answers
+from harness.environments.text import short_answers
 from harness.reports.recorded_attempts import describe_oldest, describe_stages
 from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import (
@@ -157,7 +157,7 @@ async def test_an_attempt_under_a_grader_is_grading(monkeypatch: pytest.MonkeyPa
         seen.extend(each.stage for each in watch.progress.list_active())
         return same_number(*values)
 
-    monkeypatch.setattr(number_answers, "same_number", see)
+    monkeypatch.setattr(short_answers, "same_number", see)
     await run(
         "gsm8k", agent="oracle", data="bundled", sample_size=1, output_dir=str(tmp_path), observer=watch
     )

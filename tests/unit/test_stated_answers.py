@@ -19,7 +19,7 @@ from harness.core.scoring.choices import LETTERS, choose_option
 from harness.core.scoring.metrics import passes_by_majority
 from harness.core.types import Status, Submission, Verdict
 from harness.environments import grader_of
-from harness.environments.grader import TextGrader
+from harness.environments.spec import TextGrader
 from harness.environments.text.stated_answers import ChoiceAnswer, IntegerAnswer, grade_integer, plain_phrase
 
 NAMES = ("aime2024", "aime2025", "aime2026", "mmlu-pro", "gpqa-diamond", "multiple_choice", "bbh")

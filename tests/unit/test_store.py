@@ -18,7 +18,7 @@ from case_checks import each_case
 from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
-from harness.environments.text.number_answers import NumberAnswer
+from harness.environments.text.short_answers import NumberAnswer
 from harness.runs import transcripts
 from harness.runs.plan import PlannedAttempt
 from harness.runs.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json

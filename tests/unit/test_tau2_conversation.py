@@ -11,9 +11,10 @@ from service_desk import ScriptedUser, opened, talk
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.tau2.conversation import GREETING, NOBODY, Basis, Check, ServiceTask, load_domain
-from harness.environments.tau2.environment import TURNS, ServiceDesk
-from harness.environments.tau2.grader import (
+from harness.environments.tau2.environment import (
+    TURNS,
     UNJUDGED,
+    ServiceDesk,
     find_contradiction,
     grade_conversation,
     passes_untouched,

@@ -12,7 +12,7 @@ from service_desk import ScriptedUser, opened, talk
 
 from harness.benchmarks import load_benchmark
 from harness.environments.tau2.conversation import GREETING, Check, ServiceTask
-from harness.environments.tau2.grader import measure
+from harness.environments.tau2.environment import measure
 from harness.environments.tau2.phone import DEFAULT_APN
 from harness.environments.tau2.world import Call, Requestor
 

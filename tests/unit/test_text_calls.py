@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.core.tools import SUBMIT, TextCall
+from harness.environments.base import SandboxEnvironment
 from harness.environments.os.environment import BASH
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.models.messages import Choice, Finish, Message, Role
 from harness.runs.agents.chat.actions import Action, FormatError, TextCalls, find_text_calls
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from case_checks import each_case
 
-from harness.environments.python.client import InputRun, describe_timeout
+from harness.environments.python.client import InputRun
 from harness.sandbox.results import Stream
 
 
@@ -15,5 +15,15 @@ from harness.sandbox.results import Stream
 )
 def test_the_evidence_of_a_timeout_names_the_program_and_its_time(limit: str, text: str) -> None:
     empty = Stream(b"", b"", 0)
-    ended = InputRun(limit, -9, empty, empty, 60.0, 64.2, 0, 0, clean=True)
-    assert describe_timeout(ended) == text
+    ended = InputRun(
+        ended=limit,
+        exit_code=-9,
+        stdout=empty,
+        stderr=empty,
+        cpu_seconds=60.0,
+        duration_seconds=64.2,
+        memory_kills=0,
+        refused_forks=0,
+        clean=True,
+    )
+    assert ended.describe_timeout() == text

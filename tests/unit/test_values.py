@@ -24,11 +24,11 @@ from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.python.guest import changes, values, weights
-from harness.environments.python.guest.converted import base_of
+from harness.environments.python.guest import changes, values
 from harness.environments.python.guest.decoding import Decoder
 from harness.environments.python.guest.encoding import Encoder
-from harness.environments.python.guest.values import LimitReached, ValueRefused
+from harness.environments.python.guest.plain import ValueRefused, base_of
+from harness.environments.python.guest.values import LimitReached
 
 EMPTY: dict[Any, Any] = {}
 ITEMS_VIEW, KEYS_VIEW, VALUES_VIEW = type(EMPTY.items()), type(EMPTY.keys()), type(EMPTY.values())
@@ -621,8 +621,8 @@ def test_shared_lists_are_refused_by_the_number_of_ways_to_them() -> None:
 
 @each_case("make", [dict.fromkeys, set, frozenset, lambda keys: dict.fromkeys(keys).keys(), Counter])
 def test_keys_that_share_a_hash_are_refused_above_their_bound(make: Callable[[Any], Any]) -> None:
-    same = [n * (2**61 - 1) for n in range(weights.MAX_SAME_HASH + 1)]
-    assert len(crossed(make(same[1:]))) == weights.MAX_SAME_HASH
+    same = [n * (2**61 - 1) for n in range(values.MAX_SAME_HASH + 1)]
+    assert len(crossed(make(same[1:]))) == values.MAX_SAME_HASH
     with pytest.raises(LimitReached, match="share a hash"):
         crossed(make(same))
 

@@ -14,19 +14,22 @@ from contexts import no_context
 from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments import environment_spec
-from harness.environments.text.expected_text import ExpectedText
+from harness.environments.text.short_answers import ExpectedText
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.category import find_catalogue
 from harness.environments.web.environment import (
     CLICK,
     MAX_KEYWORDS_CHARACTERS,
     MAX_VALUE_CHARACTERS,
+    NOTHING_BOUGHT,
+    OFFLINE,
     SEARCH,
+    ShopGoal,
+    grade_purchase,
     open_environment,
     solve,
 )
 from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
-from harness.environments.web.grader import NOTHING_BOUGHT, OFFLINE, ShopGoal, grade_purchase
 from harness.environments.web.products import PublishedShop
 
 SHOP = PublishedShop.at(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)

@@ -10,10 +10,11 @@ from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.web.analyzer import LONGEST_WORD, analyze
 from harness.environments.web.search_index import (
+    LONGEST_WORD,
     IndexBuilder,
     SearchIndex,
+    analyze,
     decode_length,
     encode_length,
     open_index,

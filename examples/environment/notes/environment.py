@@ -11,8 +11,7 @@ from pydantic import Field
 from harness.core.errors import DataError, SandboxError
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import EnvironmentContext, SandboxEnvironment
 
 SEARCH_SECONDS = 10.0
 SHOWN_CHARACTERS = 4000

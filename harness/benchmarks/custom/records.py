@@ -16,7 +16,7 @@ from harness.core.errors import UsageError, unknown_name
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.numbers import last_number
 from harness.core.types import ProgramTests, Reference, Submission, Task
-from harness.environments.text.plain_answers import AnswerRule, PlainAnswer
+from harness.environments.text.short_answers import AnswerRule, PlainAnswer
 
 # The most characters of a gold answer that results show.
 _SHOWN = 500

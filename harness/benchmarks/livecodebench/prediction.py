@@ -37,7 +37,7 @@ from harness.benchmarks.replies import (
 )
 from harness.core.scoring.literals import LiteralRefused, read_literal
 from harness.core.types import DataSource, Reference, Submission, Task
-from harness.environments.text.literal_answers import LiteralAnswer, LiteralForm
+from harness.environments.text.short_answers import LiteralAnswer, LiteralForm
 
 _WRITE = (
     "You are an expert Python programmer. You will be given a question (problem specification) and will "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.environments.card.environment import TEXT_FORM, TURNS, open_environment
-from harness.environments.card.grader import GRADERS
+from harness.environments.card.environment import GRADERS, TEXT_FORM, TURNS, open_environment
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(

@@ -36,8 +36,7 @@ from harness.environments.card.engine import (
     WOUND_GAIN,
     WOUND_STEP,
 )
-from harness.environments.card.environment import solve
-from harness.environments.card.grader import DAMAGE, WON, card_score
+from harness.environments.card.environment import DAMAGE, WON, card_score, solve
 
 NAME = "card"
 FILE = "games.jsonl"

@@ -34,7 +34,6 @@ DEFLECT_SHARED = 0.3
 # Each time a deflector's wounds sum up to this, its attack rises.
 WOUND_STEP = 200
 WOUND_GAIN = 40
-DODGE_CHANCE = 0.3
 HEALING = 20
 EXPLOSION_DAMAGE = 40
 RAGE_HEALTH = 80

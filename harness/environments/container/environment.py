@@ -16,7 +16,7 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
 from harness.environments.container.compose import read_services
 from harness.environments.container.images import choose_limits, find_main_image, find_services
 from harness.environments.container.machine import ContainerSandbox, Machine, describe_failure, open_machine
@@ -41,7 +41,6 @@ from harness.environments.container.task_toml import (
 from harness.environments.os.environment import KEEP_BYTES, format_result
 from harness.environments.os.file_copies import Snapshot, keep_files
 from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.limits import Limits
 

@@ -25,8 +25,8 @@ from harness.environments.container.verifier_machine import (
     choose_verifier_machine,
     open_verifier_machine,
 )
-from harness.environments.grader import StateGrader
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
+from harness.environments.spec import StateGrader
 
 if TYPE_CHECKING:
     from harness.environments.container.environment import ContainerEnvironment

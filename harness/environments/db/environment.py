@@ -15,10 +15,9 @@ from pydantic import Field
 from harness.core.errors import SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
-from harness.environments.db.client import ROWS, SECONDS, Table, ask, create_tables, reset
+from harness.environments.base import EnvironmentContext, SandboxEnvironment
+from harness.environments.db.client import Table, ask, create_tables, reset
 from harness.environments.published import Published, make_tool
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
 from harness.sandbox.failures import build_fault
@@ -32,14 +31,6 @@ REFERENCE_SECONDS = 20.0
 FILE, JOURNAL = "database.sqlite", "database.sqlite-journal"
 # The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
-
-ABOUT = f"""\
-The database is SQLite. Every column is TEXT: to compute or compare as numbers, CAST to REAL or INTEGER.
-Write names with blanks or signs in double quotes or backticks. Comparisons of texts ignore case and accents.
-A call of `sql` runs one statement or several. Each statement is committed when it has run, unless the same
-call opens a transaction. Temporary tables last for one call. A call shows at most {ROWS} rows of a result and
-may take {SECONDS:g} seconds."""
-"""The facts about the database that an agent needs in its prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +282,6 @@ def _read_answer(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | 
     )
 
 
-def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
-    return call.tool != SUBMIT.name and (len(action.blocks) > 1 or _find_final_answer(action) is not None)
-
-
 def _find_final_answer(action: WrittenAction) -> TextCall | None:
     """Return the call that submits the answer after `Final Answer:`, None if there is none.
 
@@ -355,7 +342,9 @@ TEXT_FORM = TextForm(
     known=("Operation", "Answer"),
     # Upstream accepts a final answer without the line before it.
     read_without_action=lambda _reply, introduction: _find_final_answer(introduction),
-    leaves_out=_leaves_out,
+    leaves_out=lambda call, action: (
+        call.tool != SUBMIT.name and (len(action.blocks) > 1 or _find_final_answer(action) is not None)
+    ),
 )
 """AgentBench's form: `Action: Operation` with SQL, and `Action: Answer`.
 

@@ -16,7 +16,7 @@ from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.db.client import Change, Table, TableUnreadable, read_table, replay
 from harness.environments.db.environment import Database
-from harness.environments.grader import StateGrader, TextGrader
+from harness.environments.spec import StateGrader, TextGrader
 
 TOLERANCE = 0.01
 # In binary, the distance of 0.1 and 0.11 is slightly more than the tolerance.
@@ -257,7 +257,4 @@ def _show(values: Sequence[str | None]) -> str:
     return escape_text(shorten(text, 4 * _SHOWN_CHARACTERS))
 
 
-GRADERS = (
-    TextGrader(DatabaseAnswer, grade_answer),
-    StateGrader(DatabaseState, grade_state),
-)
+GRADERS = (TextGrader(DatabaseAnswer, grade_answer), StateGrader(DatabaseState, grade_state))

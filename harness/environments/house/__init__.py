@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.environments.house.environment import TEXT_FORM, TURNS, open_environment
-from harness.environments.house.grader import GRADERS
+from harness.environments.house.environment import GRADERS, TEXT_FORM, TURNS, open_environment
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(

@@ -20,8 +20,7 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError
 from harness.core.types import Reference, Task
-from harness.environments.house.environment import show_start
-from harness.environments.house.grader import solve
+from harness.environments.house.environment import show_start, solve
 from harness.environments.house.play import HouseGame, Play, load_game
 
 _NAME = "house"
@@ -154,10 +153,6 @@ def _is_list(values: Mapping[str, Any]) -> bool:
     )
 
 
-def _owns(row: Row) -> bool:
-    return all(row.values.get(name) is not None for name in _FIELDS)
-
-
 def _read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     """Return the task of a game with the first view of it, and the reference that names its file."""
     target = HouseGame(row.text("game"), row.text("game_sha256"), options.own.nearest_command)
@@ -189,7 +184,7 @@ CATEGORY = Category(
     folders=(_FOLDER,),
     is_needed=lambda name: _LIST.fullmatch(name) is not None,
     rows=_rows,
-    owns=_owns,
+    owns=lambda row: all(row.values.get(name) is not None for name in _FIELDS),
     read=_read,
     solve=solve_by_target(solve),
     reads_file=lambda rows: len(rows) == 1 and rows[0].item is None and _is_list(rows[0].values),

@@ -53,62 +53,25 @@ def _kind(id_: str) -> str | None:
 FIELDS = ("pddl_domain", "grammar", "pddl_problem")
 ACTIONS = frozenset(
     (
-        "look",
-        "inventory",
-        "examinereceptacle",
-        "examineobject",
-        "gotolocation",
-        "openobject",
-        "closeobject",
-        "pickupobject",
-        "putobject",
-        "cleanobject",
-        "heatobject",
-        "coolobject",
-        "toggleobject",
-        "sliceobject",
+        *("look", "inventory", "examinereceptacle", "examineobject", "gotolocation", "openobject"),
+        *("closeobject", "pickupobject", "putobject", "cleanobject", "heatobject", "coolobject"),
+        *("toggleobject", "sliceobject"),
     )
 )
 """The actions of the domain, by their names in lower case. The newer domain also has `help`."""
 FLUENTS = frozenset(
     (
-        "atlocation",
-        "objectatlocation",
-        "opened",
-        "inreceptacle",
-        "inreceptacleobject",
-        "holds",
-        "holdsany",
-        "isclean",
-        "ishot",
-        "iscool",
-        "ison",
-        "istoggled",
-        "issliced",
+        *("atlocation", "objectatlocation", "opened", "inreceptacle", "inreceptacleobject", "holds"),
+        *("holdsany", "isclean", "ishot", "iscool", "ison", "istoggled", "issliced"),
     )
 )
 """The predicates whose facts may change."""
 PREDICATES = FLUENTS | frozenset(
     (
-        "receptacleatlocation",
-        "openable",
-        "isreceptacleobject",
-        "isreceptacleobjectfull",
-        "wasinreceptacle",
-        "checked",
-        "examined",
-        "receptacletype",
-        "cancontain",
-        "objecttype",
-        "holdsanyreceptacleobject",
-        "full",
-        "cleanable",
-        "heatable",
-        "coolable",
-        "pickupable",
-        "moveable",
-        "toggleable",
-        "sliceable",
+        *("receptacleatlocation", "openable", "isreceptacleobject", "isreceptacleobjectfull"),
+        *("wasinreceptacle", "checked", "examined", "receptacletype", "cancontain", "objecttype"),
+        *("holdsanyreceptacleobject", "full", "cleanable", "heatable", "coolable", "pickupable", "moveable"),
+        *("toggleable", "sliceable"),
     )
 )
 """The predicates of the domain."""

@@ -44,8 +44,7 @@ from harness.environments.kg.grader import (
     read_plan,
     solve,
 )
-from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology
-from harness.environments.kg.program import find_entities
+from harness.environments.kg.graph import ANY_TYPE, Graph, Ontology, find_entities
 from harness.environments.kg.session import ActionError
 
 NAME = "kg"
@@ -232,7 +231,9 @@ def read_record(row: Row) -> KnowledgeRecord:
         raise row.error(f"needs a list of strings, found {describe(actions)}", field="actions")
     answers, names = _read_answers(row)
     expression = row.optional_text("s_expression") or ""
-    task_id = row.name("task_id") if row.values.get("task_id") is not None else _task_id(row)
+    task_id = f"{NAME}/{_SUFFIX.sub('', PurePath(row.path).name)}/{row.place}"
+    if row.values.get("task_id") is not None:
+        task_id = row.name("task_id")
     return KnowledgeRecord(
         task_id,
         row.text("question"),
@@ -411,10 +412,6 @@ def _parse(files: CategoryFiles, name: str) -> Iterator[Row]:
             yield replace(row, values={**row.values, "task_id": identity if given is None else given})
 
 
-def _task_id(row: Row) -> str:
-    return f"{NAME}/{_SUFFIX.sub('', PurePath(row.path).name)}/{row.place}"
-
-
 def _decode(row: Row, field: str) -> Any:
     """Return a field, which may hold its value as a text of JSON."""
     value = row.values.get(field)
@@ -442,10 +439,6 @@ def _read_answers(row: Row) -> tuple[tuple[str, ...], dict[str, str]]:
     return tuple(dict.fromkeys(found)), names
 
 
-def _is_needed(name: str) -> bool:
-    return _RECORDS.fullmatch(name) is not None or name in _ONTOLOGY
-
-
 CATEGORY = Category(
     name=NAME,
     place=3,
@@ -457,7 +450,7 @@ CATEGORY = Category(
         bring="data/knowledgegraph/, and Freebase by kg.sparql_url; without it the graphs are made",
     ),
     folders=(FOLDER,),
-    is_needed=_is_needed,
+    is_needed=lambda name: _RECORDS.fullmatch(name) is not None or name in _ONTOLOGY,
     rows=list_rows,
     owns=owns,
     read=read,

@@ -13,10 +13,8 @@ from pydantic import Field
 
 from harness.core.tools import SUBMIT, Arguments, TextCall, TextFault, Tool
 from harness.core.types import PlainData, Task
-from harness.environments.base import EnvironmentContext, Handler
-from harness.environments.host_environment import HostEnvironment, open_without_world
-from harness.environments.kg.graph import Graph, Ontology
-from harness.environments.kg.program import (
+from harness.environments.base import EnvironmentContext, Handler, HostEnvironment, open_without_world
+from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
@@ -26,6 +24,8 @@ from harness.environments.kg.program import (
     GET_RELATIONS,
     INTERSECTION,
     Action,
+    Graph,
+    Ontology,
     split_arguments,
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
@@ -266,10 +266,6 @@ def _read_answer(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | 
     return _find_final_answer(action) or TextFault("missing answer", _ADVICE)
 
 
-def _leaves_out(call: TextCall, action: WrittenAction) -> bool:
-    return call.tool != SUBMIT.name and _find_final_answer(action) is not None
-
-
 def _find_final_answer(action: WrittenAction) -> TextCall | None:
     """Return the call that submits the text after `Final Answer:`, None if no line has one."""
     for number, line in enumerate(action.lines):
@@ -292,7 +288,7 @@ TEXT_FORM = TextForm(
     # Upstream's own models escape the underscores of names.
     clean=lambda reply: reply.replace("\\_", "_"),
     read_introduction=_find_final_answer,
-    leaves_out=_leaves_out,
+    leaves_out=lambda call, action: call.tool != SUBMIT.name and _find_final_answer(action) is not None,
 )
 """AgentBench's form: `Action: get_relations(Ada)`, and `Final Answer: #2`.
 

@@ -15,15 +15,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from harness.environments.kg.grader import GoldError, Plan, find_names
-from harness.environments.kg.graph import Graph, Literal, Node, Ontology, Triple, make_graph
-from harness.environments.kg.program import (
+from harness.environments.kg.graph import (
     Count,
     Entity,
     Extreme,
+    Graph,
     Intersection,
+    Literal,
     Neighbors,
+    Node,
+    Ontology,
     Program,
+    Triple,
     find_entities,
+    make_graph,
 )
 
 # The last word of invented relations, if the ontology has too few other relations that could lend theirs.

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import StateGrader
-from harness.environments.host_environment import HostEnvironment
+from harness.environments.base import HostEnvironment
 from harness.environments.kg.environment import KnowledgeAnswer, run_blocking
-from harness.environments.kg.program import (
+from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
@@ -31,6 +30,7 @@ from harness.environments.kg.program import (
     parse_action,
 )
 from harness.environments.kg.session import ActionError, Session
+from harness.environments.spec import StateGrader
 
 _SHOWN = 5
 _SHOWN_CHARACTERS = 60

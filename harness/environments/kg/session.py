@@ -11,8 +11,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from harness.environments.kg.graph import Ontology
-from harness.environments.kg.program import (
+from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
@@ -26,6 +25,7 @@ from harness.environments.kg.program import (
     Entity,
     Extreme,
     Neighbors,
+    Ontology,
     Program,
     count_steps,
     intersect,

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from harness.core.errors import SandboxError
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.secret_forms import open_session
-from harness.environments.kg.program import (
+from harness.environments.kg.graph import (
     Count,
     Entity,
     Extreme,

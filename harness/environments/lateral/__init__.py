@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from harness.environments.lateral.environment import TEXT_FORM, TURNS, open_environment
-from harness.environments.lateral.grader import GRADERS
+from harness.environments.lateral.environment import GRADERS, TEXT_FORM, TURNS, open_environment
 from harness.environments.spec import EnvironmentSpec
 
 SPEC = EnvironmentSpec(

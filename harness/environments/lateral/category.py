@@ -23,8 +23,8 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import NO_EFFECT, Options
 from harness.core.errors import unknown_name
 from harness.core.types import Reference, Task
+from harness.environments.lateral.environment import solve
 from harness.environments.lateral.game import Language, LateralPuzzle, find_language, list_terms, parse_keys
-from harness.environments.lateral.grader import solve
 from harness.environments.lateral.hosts import OFFLINE
 from harness.models.endpoint import Endpoint
 
@@ -96,10 +96,6 @@ class LateralOptions(Options):
             if name not in Endpoint.model_fields:
                 raise unknown_name("key of lateral.host", str(name), Endpoint.model_fields)
         return Endpoint.model_validate(host) if isinstance(host, dict) else host
-
-
-def _choose_judge(options: LateralOptions) -> str | Endpoint | None:
-    return None if options.host == OFFLINE else options.host
 
 
 def _find_notice(options: LateralOptions, is_bundled: bool) -> str | None:
@@ -220,6 +216,6 @@ CATEGORY = Category(
     reads_file=lambda rows: all(map(_owns, rows)),
     find_notice=_find_notice,
     options=LateralOptions,
-    judge=_choose_judge,
+    judge=lambda options: None if options.host == OFFLINE else options.host,
     measure="mean game progress",
 )

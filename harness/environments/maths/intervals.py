@@ -1,11 +1,16 @@
 r"""Read a set of real numbers in any of its spellings as an interval or a union of intervals.
 
 `-2 \le x \le 7`, `7 >= x >= -2`, `x \in [-2,7]`, `\{x : -2 \le x \le 7\}` and `[-2,7]` are the same set.
+
+An answer may also have a unit or currency. Only words that cannot change a value may be dropped: units and
+counted nouns of the lists in this module. Units are compared if both answers have one. `m/s^2`,
+`\frac{m}{s^2}` and `metres per second squared` are the same unit.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from harness.environments.maths.latex import COMMA, OR, enclosed, has_value, split_top, split_with
 
@@ -162,4 +167,179 @@ def _half_line(side: str, sign: str) -> str | None:
             return rf"[{side},\infty)"
         case r"\ne":
             return rf"(-\infty,{side})\cup ({side},\infty)"
+    return None
+
+
+Unit = frozenset[tuple[str, int]]
+"""The base units, each with its exponent. N and kg m/s^2 are equal."""
+
+_SYMBOLS = (
+    "mm=millimeter|millimetre cm=centimeter|centimetre dm=decimeter|decimetre m=meter|metre "
+    "km=kilometer|kilometre in=inch|inche ft=foot|feet yd=yard mi=mile g=gram|gm kg=kilogram mg=milligram lb "
+    "oz=ounce t=tonne|ton s=sec|second ms=millisecond min=minute h=hr|hour day week month year|yr "
+    "ml=milliliter|millilitre|cc L=l|liter|litre gal=gallon qt=quart pt=pint N=newton J=joule W=watt "
+    "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz kelvin mol=mole deg=degree rad=radian "
+    "degC=celsius degF=fahrenheit acre unit "
+    "cent=¢ pound=gbp|£|pounds|lbs dollar=usd|$|buck euro=eur|€ rupee=inr|₹|rs yen=jpy|¥|yuan|cny|rmb "
+    "franc=chf peso=mxn am pm"
+)
+_NAMES = {
+    name: first.partition("=")[0]
+    for first in _SYMBOLS.split()
+    for base in [first.partition("=")]
+    for name in (base[0], *filter(None, base[2].split("|")))
+}
+# These names are in several systems, or name no particular unit.
+_SAME = {"lb": "pound"}
+_ANY = frozenset({"unit"})
+# Nouns that count things. Words for a number of things, such as pairs and dozens, would change the value.
+_COUNTED = (
+    "way person people student child children boy girl man men woman women adult teacher player "
+    "friend member worker employee customer passenger voter vote marble ball card coin stamp ticket "
+    "book page word letter digit number integer solution value element divisor side edge vertex "
+    "vertices face diagonal triangle rectangle circle tile point line segment row column seat chair "
+    "table room house car bus buses bike wheel apple orange banana cookie candy candies cake pizza "
+    "egg cup bottle box boxes jar block brick stick pencil pen toy game team match matches problem "
+    "question test class classes school trip tree flower plant animal dog cat horse cow chicken bird "
+    "fish outcome arrangement permutation combination path sequence subset function pattern color "
+    "colour shirt sock shoe hat song movie"
+)
+_NOUNS = frozenset(_COUNTED.split())
+# Adjectives that may come before such a noun. Others, such as `more` or `remaining`, may change the value.
+_ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
+_REMARKS = ("exactly", "in total", "total", "altogether")
+APPROXIMATE = frozenset({"approximately", "approx"})
+"""Words that say of a value that it is rounded."""
+_COMPOUND: dict[str, dict[str, int]] = {
+    "mph": {"mi": 1, "h": -1},
+    "kph": {"km": 1, "h": -1},
+    "kmh": {"km": 1, "h": -1},
+    "N": {"kg": 1, "m": 1, "s": -2},
+    "J": {"kg": 1, "m": 2, "s": -2},
+    "W": {"kg": 1, "m": 2, "s": -3},
+    "Pa": {"kg": 1, "m": -1, "s": -2},
+    "Hz": {"s": -1},
+    "ml": {"cm": 3},
+}
+_SIGN = re.compile(r"[€£₹¥¢]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
+_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥¢]|\\(?:pounds|euro|yen|\$))\s*\}")
+_HALF_OF_DAY = re.compile(r"(?<![A-Za-z])(?P<half>[ap])\.\s?m\b\.?")
+_LEAD = re.compile(
+    r"(?P<minus>[-+]?)\s*(?:\\(?:text|mathrm)\s*\{\s*)?"
+    r"(?P<name>USD|EUR|GBP|INR|JPY|CNY|CHF|MXN|Rs)\.?(?:\s|~|\\[,;: ]|\})+(?=[-+]?[\d.\\(])"
+)
+# A unit is at the end of an answer, after a number, a bracket or a constant.
+_LONGEST = 80
+_END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))\s*)(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_DRESS = re.compile(
+    r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
+)
+_GROUP = r"[^{}]*(?:\{[^{}]*\}[^{}]*)*"
+_FRACTION = re.compile(rf"\\[dt]?frac\s*\{{(?P<above>{_GROUP})\}}\s*\{{(?P<below>{_GROUP})\}}")
+_EXPONENT = re.compile(r"\s*\^\s*\{?\s*(?P<exponent>-?\d)\s*\}?")
+_PIECE = re.compile(
+    r"\s*(?:(?P<over>/|\bper\b)|(?P<times>\\cdot(?![A-Za-z])|\\times(?![A-Za-z])|\*|-(?=[a-z]))"
+    r"|(?P<power>(?:sq(?:uare)?|cubic)\b\.?)|(?P<name>[A-Za-z]+)\.?(?P<after>\s+(?:squared|cubed)\b)?"
+    r"(?:\s*\^\s*(?P<exponent>-?\d))?)"
+)
+_POWERS = {"sq": 2, "sq.": 2, "square": 2, "square.": 2, "squared": 2, "cubic": 3, "cubed": 3}
+
+
+def split_unit(text: str) -> tuple[str, Unit | None]:
+    """Return an answer without its unit or currency, and the unit, or None if it has none that is known."""
+    text = _HALF_OF_DAY.sub(r"\g<half>m", _IN_TEXT.sub(lambda found: f"{found['sign']} ", text))
+    currencies = {_name_of(sign[0]) for sign in _SIGN.finditer(text)} - {None}
+    text = _SIGN.sub(" ", text).strip()
+    if lead := _LEAD.match(text):
+        currencies.add(_NAMES[lead["name"].lower()])
+        text = lead["minus"] + text[lead.end() :].strip()
+    text = re.sub(r"\A([-+])\s+", r"\1", text)
+    if degrees := _DEGREES.search(text):
+        return text[: degrees.start()], frozenset({(f"deg{degrees['scale'] or ''}", 1)})
+    for end in _ends(text):
+        unit = _parse(text[end:])
+        if unit is not None:
+            return text[:end].rstrip(), unit | {(one, 1) for one in currencies if one}
+    return text, frozenset((one, 1) for one in currencies if one) or None
+
+
+def differ(first: Unit | None, second: Unit | None) -> bool:
+    """Return whether two units are known and different."""
+    if first is None or second is None or any(name in _ANY for name, _ in first | second):
+        return False
+    return first != second
+
+
+def is_dropped(text: str) -> bool:
+    """Return whether all words after a value leave it unchanged: a known unit, or one counted noun.
+
+    Adjectives that only describe may precede the noun, and a remark such as `in total` may follow it.
+    """
+    if _parse(f" {text}") is not None:
+        return True
+    said = " ".join(text.strip(" .~()").lower().split())
+    if said in _REMARKS:
+        return True
+    for remark in _REMARKS:
+        said = said.removesuffix(f" {remark}")
+    *adjectives, word = said.split() or [""]
+    return _ADJECTIVES.issuperset(adjectives) and not _NOUNS.isdisjoint((word, word.removesuffix("s")))
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words in a text, in lower case. A word in capitals keeps its case."""
+    return {word if word.isupper() or len(word) == 1 else word.lower() for word in _WORD.findall(text)}
+
+
+def _ends(text: str) -> Iterator[int]:
+    start = max(0, len(text) - _LONGEST)
+    return (found.end() for found in _END_OF_NUMBER.finditer(text, start))
+
+
+def _parse(text: str) -> Unit | None:
+    """Return the unit that a text is, or None if it is anything else."""
+    bare = not _DRESS.search(text) and not text[:1].isspace() and "{" not in text
+    text = _FRACTION.sub(lambda found: f" {found['above']} / {found['below']} ", text)
+    text = _EXPONENT.sub(r"^\g<exponent>", text)
+    text = _DRESS.sub(" ", text).replace("{", " ").replace("}", " ").strip()
+    text = re.sub(r"\s*\^\s*", "^", text)
+    if not text or (bare and len(text) == 1):
+        # A letter right after a number is an unknown.
+        return None
+    exponents: dict[str, int] = {}
+    position, sign, power, named = 0, 1, 1, False
+    while position < len(text):
+        piece = _PIECE.match(text, position)
+        if piece is None or piece.end() == position:
+            return None
+        position = piece.end()
+        if piece["over"]:
+            sign = -1
+        elif piece["power"]:
+            power = _POWERS[piece["power"]]
+        elif piece["name"]:
+            base = _name_of(piece["name"])
+            if base is None:
+                return None
+            power = _POWERS[piece["after"].strip()] if piece["after"] else int(piece["exponent"] or power)
+            for name, one in _COMPOUND.get(base, {_SAME.get(base, base): 1}).items():
+                exponents[name] = exponents.get(name, 0) + one * power * sign
+            sign, power, named = 1, 1, True
+    return frozenset((name, one) for name, one in exponents.items() if one) if named else None
+
+
+def _name_of(text: str) -> str | None:
+    r"""Return the base name of a unit: `cm` for `centimeters`, or None if it is unknown."""
+    text = text.lstrip("\\")
+    if text in _NAMES or text in _COMPOUND:
+        return _NAMES.get(text, text)
+    word = text.lower()
+    for name in (word, word.removesuffix("s"), word.removesuffix("es")):
+        # The case of a symbol has a meaning, unless it is a word.
+        if len(name) > 1 and (name in _NAMES or name in _COMPOUND):
+            return _NAMES.get(name, name)
     return None

@@ -59,10 +59,7 @@ _RENAMED = tuple(
     (re.compile(pattern), name)
     for pattern, name in (
         # The reply was escaped once too often. In a matrix two backslashes end a row.
-        (
-            r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ)(?![a-z]))",
-            r"\\",
-        ),
+        (r"\\\\(?=(?:[dt]?frac|sqrt|text|left|right|pi|infty|cup|cdot|times|le|ge|circ)(?![a-z]))", r"\\"),
         (r"\\(?:left|right|[bB]igg?[lr]?)(?![A-Za-z])\s*(?=[()\[\]|]|\\[{}|])", ""),
         (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])", r"\\le "),
         (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])", r"\\ge "),
@@ -137,8 +134,6 @@ _VALUED = re.compile(
     r"|\\(?:begin|end)\{[a-z]*matrix\}|\\mathbb\{R\}|\\[^A-Za-z]"
 )
 _LETTERS = re.compile(r"[A-Za-z]+|\\[A-Za-z]+")
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
-
 _ARTICLE = re.compile(r"(?:an?|the)\s+(?!and\b|or\b)(?=[a-z0-9])", re.IGNORECASE)
 _SPACE = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _AND = re.compile(r"\s*,?\s+and\s+", re.IGNORECASE)

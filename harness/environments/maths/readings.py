@@ -11,7 +11,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.environments.maths.intervals import as_intervals
+from harness.environments.maths.intervals import (
+    APPROXIMATE,
+    as_intervals,
+    differ,
+    is_dropped,
+    split_unit,
+    words_of,
+)
 from harness.environments.maths.latex import (
     COMMA,
     OR,
@@ -23,7 +30,6 @@ from harness.environments.maths.latex import (
     text_parts,
     words,
 )
-from harness.environments.maths.units import APPROXIMATE, differ, is_dropped, split_unit, words_of
 
 MAX_EXPRESSIONS = 8
 """The largest number of sides of an equation, or forms of an answer, that are compared."""

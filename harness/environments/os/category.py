@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,7 +19,6 @@ from harness.benchmarks.category import (
     Category,
     CategoryFiles,
     CategoryOptions,
-    Outcome,
     name_record,
     success_rate,
 )
@@ -223,8 +222,7 @@ def read_record(row: Row) -> OsRecord:
     )
     if None in record.checks and record.example is None:
         raise row.error(
-            "has a null, which means the example, but the record has no example",
-            field="evaluation.check",
+            "has a null, which means the example, but the record has no example", field="evaluation.check"
         )
     return record
 
@@ -291,10 +289,6 @@ def _script(row: Row, field: str, value: Any) -> Script:
     return Script(language, code)  # type: ignore[arg-type]
 
 
-def _score(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    return {"score": success_rate(outcomes)}
-
-
 CATEGORY = Category(
     name=NAME,
     place=1,
@@ -320,6 +314,6 @@ CATEGORY = Category(
     rehearse=find_unsound,
     find_manner=describe_manner,
     turns={"fc": 8},
-    score=_score,
+    score=lambda outcomes: {"score": success_rate(outcomes)},
     measure="success rate",
 )

@@ -14,7 +14,7 @@ from pydantic import Field
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, SandboxEnvironment
 from harness.environments.os.file_copies import (
     CopyPlan,
     Snapshot,
@@ -38,11 +38,15 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
+from harness.environments.os.root_sandbox import (
+    FileEntry,
+    RootSandbox,
+    ShellEnd,
+    ShellResult,
+    UnreadableFiles,
+)
 from harness.environments.os.scripts import Script, run_script
-from harness.environments.os.shell_result import ShellEnd, ShellResult
 from harness.environments.published import Published, make_tool
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     LONGER_FENCE,

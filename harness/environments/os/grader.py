@@ -19,7 +19,6 @@ from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Reference, Status, Submission, Verdict
 from harness.environments.base import Environment
-from harness.environments.grader import StateGrader, TextGrader
 from harness.environments.os.checks.judgement import Judgement, judge_check
 from harness.environments.os.environment import MOST_COMMAND_SECONDS, SCRIPT, SCRIPT_OUTPUT, Copy, Machine
 from harness.environments.os.programs import (
@@ -38,6 +37,7 @@ from harness.environments.os.scripts import (
     is_comparison,
     run_script,
 )
+from harness.environments.spec import StateGrader, TextGrader
 from harness.sandbox.failures import build_fault
 from harness.sandbox.results import ExecResult
 
@@ -274,12 +274,7 @@ class _StepRunner:
         async with self._machine.copy_left(self._texts) as copy:
             self._note(copy)
             return await run_script(
-                copy.sandbox,
-                script,
-                self._parameters,
-                timeout=SCRIPT_SECONDS,
-                confined=True,
-                program=program,
+                copy.sandbox, script, self._parameters, timeout=SCRIPT_SECONDS, confined=True, program=program
             )
 
     async def _compare_programs(self, step: ProgramCheck) -> ExecResult:
@@ -422,7 +417,4 @@ async def solve(environment: Environment, reference: Reference) -> str:
     return "" if output == "[no output]" else output
 
 
-GRADERS = (
-    TextGrader(AnswerMatch, grade_answer),
-    StateGrader(StateChecks, grade_state),
-)
+GRADERS = (TextGrader(AnswerMatch, grade_answer), StateGrader(StateChecks, grade_state))

@@ -38,16 +38,9 @@ STARTED_BY_TOOLS = frozenset(
 )
 # These files of /etc describe users and jobs. No program loads code or a library from them.
 SETTINGS = (
-    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
-    *("/etc/hosts", "/etc/hostname", "/etc/motd", "/etc/sudoers", "/etc/sudoers.d"),
-    *(
-        "/etc/crontab",
-        "/etc/cron.d",
-        "/etc/cron.hourly",
-        "/etc/cron.daily",
-        "/etc/cron.weekly",
-        "/etc/cron.monthly",
-    ),
+    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid", "/etc/hosts"),
+    *("/etc/hostname", "/etc/motd", "/etc/sudoers", "/etc/sudoers.d", "/etc/crontab", "/etc/cron.d"),
+    *("/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly"),
 )
 USERS = "/etc/passwd"
 # These shells are part of the image, so no agent can have replaced them. Each either runs the commands that

@@ -185,12 +185,8 @@ def _list_parts(reference: Snapshot, programs: set[str]) -> tuple[FileEntry, ...
             if entry.kind != "folder" and entry.path not in parts | programs and name in text:
                 parts.add(entry.path)
                 texts.append(reference.contents.get(entry.path, b""))
-    folders = {parent for path in parts for parent in _list_parents(path)}
+    folders = {str(parent) for path in parts for parent in PurePosixPath(path).parents}
     return tuple(entry for entry in reference.entries if entry.path in parts | folders)
-
-
-def _list_parents(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents]
 
 
 def is_same_output(output: str, expected: str) -> bool:

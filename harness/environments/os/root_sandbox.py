@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import dataclasses as checked
 
 from harness.core.errors import SandboxError, UsageError
 from harness.environments.os.guest.contents import page_order
-from harness.environments.os.shell_result import ShellResult, read_shell_result
 from harness.sandbox.failures import build_fault
 from harness.sandbox.guest.durations import find_longest
 from harness.sandbox.layout import ROOT_ENVIRONMENT
 from harness.sandbox.limits import MIB
-from harness.sandbox.results import ExecResult, read_exec_result
+from harness.sandbox.results import ExecResult, Stream, read_exec_result, read_streams
 from harness.sandbox.sandbox import KEEP_BYTES, Sandbox
 
 if TYPE_CHECKING:
@@ -36,7 +37,50 @@ if TYPE_CHECKING:
         RunReply,
         RunScript,
     )
-    from harness.sandbox.guest.messages import JobReply
+    from harness.sandbox.guest.messages import JobFacts, JobReply
+
+
+class ShellEnd(StrEnum):
+    """How a command in a persistent shell ended: by itself, by a limit, or with its shell."""
+
+    DONE = "done"
+    SHELL_ENDED = "shell"
+    WALL = "wall"
+    OUTPUT = "output"
+    MEMORY = "memory"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShellResult:
+    """The result of one command in a persistent shell."""
+
+    # The command's stdout and stderr, in the order that it wrote them.
+    output: Stream
+    # The exit code of the command, or of the shell if the shell ended. Negative for a signal.
+    exit_code: int
+    ended: ShellEnd
+    # Whether the next command finds the same shell.
+    shell_lives: bool
+    # Whether this command started a new shell.
+    renewed: bool
+    # Whether the command reached the limit on processes.
+    refused_forks: bool
+    duration_seconds: float
+
+
+def read_shell_result(header: RunReply, body: bytes) -> ShellResult:
+    """Return the result of a command in the shell. Raises SandboxError."""
+    output, _ = read_streams(cast("JobFacts", header), body)
+    return ShellResult(
+        output=output,
+        exit_code=header["exit_code"],
+        ended=ShellEnd(header["ended"]),
+        shell_lives=header["shell"],
+        renewed=header["renewed"],
+        refused_forks=header["refused_forks"] > 0,
+        duration_seconds=header["duration_seconds"],
+    )
 
 
 # A path, an offset and a length in bytes.
@@ -46,7 +90,7 @@ MAX_SIZE = 1 << 40
 MAX_LISTING_BYTES = 256 * MIB
 
 
-@dataclass(frozen=True, slots=True)
+@checked.dataclass(frozen=True, slots=True)
 class FileEntry:
     """A file, folder, link or FIFO as `guest.contents` describes it; times in nanoseconds."""
 
@@ -196,7 +240,7 @@ class RootSandbox(Sandbox):
         """Run a trusted command as root in /root, apart from the shell. Processes that it leaves live on.
 
         Returns when its first process has ended, even if others hold its outputs open.
-        `guest.script_confinement` describes `confined`.
+        `guest.script_job` describes `confined`.
         """
         limits = self.job_limits(timeout, keep_bytes)
         request: RunScript = {

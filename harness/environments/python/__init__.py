@@ -11,10 +11,5 @@ SPEC = EnvironmentSpec(
     description="Debian's Python, no network, /work and /tmp to write to",
     # Programs under test compute. They need no sockets but local pairs, and no System V IPC.
     grading_seccomp="strict",
-    graders=(
-        *programs.GRADERS,
-        *call_programs.GRADERS,
-        *stdin_programs.GRADERS,
-        *printed_values.GRADERS,
-    ),
+    graders=(*programs.GRADERS, *call_programs.GRADERS, *stdin_programs.GRADERS, *printed_values.GRADERS),
 )

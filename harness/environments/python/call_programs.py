@@ -11,7 +11,6 @@ from typing import Any
 
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader
 from harness.environments.python.client import CPU, StoredTests, batches, run_calls
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import grade_report, make_memory_verdict
@@ -21,6 +20,7 @@ from harness.environments.python.stdin_programs import (
     WALL_SHARE,
     find_broken_preamble,
 )
+from harness.environments.spec import SandboxGrader
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.guest import json_text
 from harness.sandbox.sandbox import Sandbox
@@ -159,8 +159,10 @@ def _epilogue(function: str) -> str:
     )
 
 
-def _may_need_sockets(target: CallTests, submission: Submission) -> bool:
-    return may_need_sockets((submission.text, target.preamble))
-
-
-GRADERS = (SandboxGrader(CallTests, grade_calls, may_need_sockets=_may_need_sockets),)
+GRADERS = (
+    SandboxGrader(
+        CallTests,
+        grade_calls,
+        may_need_sockets=lambda target, submission: may_need_sockets((submission.text, target.preamble)),
+    ),
+)

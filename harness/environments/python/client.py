@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         RunTests,
         TestsReply,
     )
+    from harness.sandbox.guest.messages import JobFacts
 
 
 T = TypeVar("T")
@@ -53,20 +54,13 @@ CPU = "cpu_seconds"
 GRACE = 1.25
 
 
-@dataclass(frozen=True, slots=True)
-class TestReport:
-    """The report of trusted tests on a program."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a program ended, and its output.
 
-    # pytest must not collect this class.
-    __test__ = False
+    `ended` is `exited`, `signal`, `killed`, or the limit (a field of `Limits`) that ended it.
+    """
 
-    # One entry for every statement, in order. A statement that is not reported as passed has failed.
-    results: tuple[bool, ...]
-    evidence: str | None
-    error: str | None
-    breach: str | None
-    # How the candidate's process ended, if that ended the tests: a field of `Limits`, `signal`, `killed` or
-    # `exited`. Otherwise None.
     ended: str | None
     exit_code: int
     stdout: Stream
@@ -76,46 +70,55 @@ class TestReport:
     memory_kills: int
     refused_forks: int
     clean: bool
+    # The limit on processor time, and the most that any part with this limit has used, None for the whole
+    # program. The guest stops a program a little later (`GRACE`).
+    cpu_limit: float = math.inf
+    cpu_seconds_of_limit: float | None = None
+
+    @property
+    def is_borderline(self) -> bool:
+        """Whether the program ended by itself, with a little more processor time than its limit."""
+        return self.ended != CPU and self._used > self.cpu_limit
+
+    @property
+    def _used(self) -> float:
+        return self.cpu_seconds if self.cpu_seconds_of_limit is None else self.cpu_seconds_of_limit
+
+    def describe_timeout(self) -> str:
+        """Return how the program used up its time, as text for people."""
+        wall = f"{self.duration_seconds:.1f} s"
+        if self.is_borderline:
+            return f"the program used {self._used:.2f} s of CPU time, and its limit is {self.cpu_limit:g} s"
+        if self.ended == CPU:
+            return f"the program used up its CPU time ({self.cpu_seconds:.0f} s, in {wall} of wall time)"
+        return f"the program ran out of time (limit {self.ended}, after {wall})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestReport(Ended):
+    """The report of trusted tests on a program. `ended` is None unless the program ended the tests."""
+
+    # pytest must not collect this class.
+    __test__ = False
+
+    # One entry for every statement, in order. A statement that is not reported as passed has failed.
+    results: tuple[bool, ...]
+    evidence: str | None
+    error: str | None
+    breach: str | None
     # The number of statements that the report covers.
     ran: int = 0
     # The kinds of objects that crossed other than plain data, in the order of `OBJECT_KINDS`.
     objects: tuple[str, ...] = ()
-    # The limit on processor time, and the most that any of its parts has used. The guest
-    # stops a program a little later (`GRACE`).
-    cpu_limit: float = math.inf
-    cpu_seconds_of_limit: float = 0.0
     # Why the tests' own set-up failed, before any code of the program ran. None if it did not.
     broken: str | None = None
 
-    @property
-    def is_borderline(self) -> bool:
-        """Whether the program ended by itself, with a little more processor time than its limit."""
-        return self.ended != CPU and self.cpu_seconds_of_limit > self.cpu_limit
 
-
-@dataclass(frozen=True, slots=True)
-class InputRun:
-    """How one run of a program on one input ended, and its output.
-
-    `ended` is `exited`, `signal`, `killed`, or the limit (a field of `Limits`) that ended the run.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRun(Ended):
+    """How one run of a program on one input ended."""
 
     ended: str
-    exit_code: int
-    stdout: Stream
-    stderr: Stream
-    cpu_seconds: float
-    duration_seconds: float
-    memory_kills: int
-    refused_forks: int
-    clean: bool
-    # The limit on processor time. The guest stops a program a little later (`GRACE`).
-    cpu_limit: float = math.inf
-
-    @property
-    def is_borderline(self) -> bool:
-        """Whether the program ended by itself, with a little more processor time than its limit."""
-        return self.ended != CPU and self.cpu_seconds > self.cpu_limit
 
     @property
     def succeeded(self) -> bool:
@@ -123,15 +126,15 @@ class InputRun:
         return self.ended == "exited" and self.exit_code == 0 and self.clean
 
 
-def describe_timeout(ended: TestReport | InputRun) -> str:
-    """Return how a program used up its time, as text for people."""
-    wall = f"{ended.duration_seconds:.1f} s"
-    if ended.is_borderline:
-        seconds = ended.cpu_seconds_of_limit if isinstance(ended, TestReport) else ended.cpu_seconds
-        return f"the program used {seconds:.2f} s of CPU time, and its limit is {ended.cpu_limit:g} s"
-    if ended.ended == "cpu_seconds":
-        return f"the program used up its CPU time ({ended.cpu_seconds:.0f} s, in {wall} of wall time)"
-    return f"the program ran out of time (limit {ended.ended}, after {wall})"
+_NO_REPORT = {"results": (), "evidence": None, "error": None, "breach": None}
+# The facts that both kinds of replies have under the names of `Ended`.
+_FACTS = ("exit_code", "cpu_seconds", "duration_seconds", "memory_kills", "refused_forks", "clean")
+
+
+def _read_facts(header: Mapping[str, Any], body: bytes, ended: str | None) -> dict[str, Any]:
+    stdout, stderr = read_streams(cast("JobFacts", header), body)
+    name = None if ended is None else LIMIT_NAMES.get(ended, ended)
+    return {"ended": name, "stdout": stdout, "stderr": stderr, **{fact: header[fact] for fact in _FACTS}}
 
 
 def read_report(header: TestsReply, body: bytes, *, expected: int, cpu_limit: float) -> TestReport:
@@ -139,34 +142,21 @@ def read_report(header: TestsReply, body: bytes, *, expected: int, cpu_limit: fl
 
     `cpu_limit` holds for the whole program, or for each step if the tests' process has measured the steps.
     """
-    stdout, stderr = read_streams(header, body)
-    report = header["report"]
-    passed = [] if report is None else [result == "passed" for result in report["results"][:expected]]
-    ended = header["ended"]
-    if report is not None and report.get("timeout") is not None:
-        ended = report["timeout"]
+    report: Mapping[str, Any] = _NO_REPORT if header["report"] is None else header["report"]
+    passed = [result == "passed" for result in report["results"][:expected]]
+    ended = header["ended"] if report.get("timeout") is None else report["timeout"]
     return TestReport(
+        **_read_facts(header, body, ended),
         results=tuple(passed + [False] * (expected - len(passed))),
-        evidence=None if report is None else report["evidence"],
-        error=None if report is None else report["error"],
-        breach=None if report is None else report["breach"],
-        ended=None if ended is None else LIMIT_NAMES.get(ended, ended),
-        exit_code=header["exit_code"],
-        stdout=stdout,
-        stderr=stderr,
-        cpu_seconds=header["cpu_seconds"],
-        duration_seconds=header["duration_seconds"],
-        memory_kills=header["memory_kills"],
-        refused_forks=header["refused_forks"],
-        clean=header["clean"],
-        ran=0 if report is None else len(report["results"]),
+        evidence=report["evidence"],
+        error=report["error"],
+        breach=report["breach"],
+        ran=len(report["results"]),
         # Only our own names, whatever the report holds.
-        objects=tuple(kind for kind in OBJECT_KINDS if report and kind in report.get("objects", ())),
+        objects=tuple(kind for kind in OBJECT_KINDS if kind in report.get("objects", ())),
         broken=header["broken"],
         cpu_limit=cpu_limit,
-        cpu_seconds_of_limit=header["cpu_seconds"]
-        if report is None or report.get("step_cpu_seconds") is None
-        else report["step_cpu_seconds"],
+        cpu_seconds_of_limit=report.get("step_cpu_seconds"),
     )
 
 
@@ -175,22 +165,8 @@ def read_runs(header: InputsReply, body: bytes, *, cpu_limit: float) -> list[Inp
     runs = []
     for facts in header["runs"]:
         size = sum(part["head"] + part["tail"] for part in (facts["stdout"], facts["stderr"]))
-        stdout, stderr = read_streams(facts, body[:size])
+        runs.append(InputRun(**_read_facts(facts, body[:size], facts["ended"]), cpu_limit=cpu_limit))
         body = body[size:]
-        runs.append(
-            InputRun(
-                ended=LIMIT_NAMES.get(facts["ended"], facts["ended"]),
-                exit_code=facts["exit_code"],
-                stdout=stdout,
-                stderr=stderr,
-                cpu_seconds=facts["cpu_seconds"],
-                duration_seconds=facts["duration_seconds"],
-                memory_kills=facts["memory_kills"],
-                refused_forks=facts["refused_forks"],
-                clean=facts["clean"],
-                cpu_limit=cpu_limit,
-            )
-        )
     if body:
         raise SandboxError("the guest's reply is inconsistent")
     return runs
@@ -306,7 +282,7 @@ async def run_on_inputs(
     and the sandbox's time factor extend the CPU time), and write
     `stdout_bytes`, at most 32 MiB. `stderr_bytes` of its stderr are kept. `guest.waiting` defines the wall
     time that does not count. `preamble` is source that runs first, in the same namespace. `mocked` selects
-    `guest.mocked_stdin`. Raises UsageError if the data does not fit into one request.
+    `guest.standalone.run_mocked`. Raises UsageError if the data does not fit into one request.
     """
     limits = sandbox.job_limits(keep_bytes=stderr_bytes)
     cpu_limit = min(limits["cpu_seconds"], sandbox.time_factor * (cpu_seconds or math.inf))

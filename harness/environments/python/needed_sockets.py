@@ -12,23 +12,12 @@ from collections.abc import Iterable
 # Modules that open no socket, whatever a program calls in them.
 WITHOUT_SOCKETS = frozenset(
     (
-        *("__future__", "abc", "argparse", "array", "ast", "base64", "binascii", "bisect"),
-        *("builtins", "calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv"),
-        *("dataclasses", "datetime", "decimal", "difflib", "enum", "errno", "fractions", "functools", "gc"),
-        *("hashlib", "heapq", "hmac", "html", "inspect", "io", "itertools", "json", "keyword", "locale"),
-        *("math", "numbers", "numpy", "operator", "os", "os.path", "pprint", "queue", "random", "re"),
-        *(
-            "reprlib",
-            "resource",
-            "secrets",
-            "signal",
-            "statistics",
-            "string",
-            "struct",
-            "sys",
-            "tempfile",
-            "textwrap",
-        ),
+        *("__future__", "abc", "argparse", "array", "ast", "base64", "binascii", "bisect", "builtins"),
+        *("calendar", "cmath", "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses"),
+        *("datetime", "decimal", "difflib", "enum", "errno", "fractions", "functools", "gc", "hashlib"),
+        *("heapq", "hmac", "html", "inspect", "io", "itertools", "json", "keyword", "locale", "math"),
+        *("numbers", "numpy", "operator", "os", "os.path", "pprint", "queue", "random", "re", "reprlib"),
+        *("resource", "secrets", "signal", "statistics", "string", "struct", "sys", "tempfile", "textwrap"),
         *("threading", "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata"),
         *("warnings", "weakref", "zlib", "zoneinfo"),
     )

@@ -14,7 +14,6 @@ from harness.core.errors import DataError
 from harness.core.inputs.json_text import parse_json
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader, Unjudged
 from harness.environments.python.client import InputRun, run_on_inputs
 from harness.environments.python.languages import LANGUAGES, compile_program
 from harness.environments.python.stdin_programs import (
@@ -26,6 +25,7 @@ from harness.environments.python.stdin_programs import (
     add_runs,
     make_verdict,
 )
+from harness.environments.spec import SandboxGrader, Unjudged
 from harness.sandbox.sandbox import Sandbox
 
 _SHOWN = 60

@@ -8,10 +8,10 @@ from typing import Any
 from harness.core.errors import UsageError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, ProgramTests, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader
-from harness.environments.python.client import CPU, TestReport, describe_timeout, run_tests
+from harness.environments.python.client import CPU, TestReport, run_tests
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.steering import find_steering
+from harness.environments.spec import SandboxGrader
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 
@@ -91,7 +91,7 @@ def grade_report(report: TestReport) -> Verdict:
     sign = _find_tampering(report)
     passed = report.results and all(report.results) and report.ended is None and report.breach is None
     if report.is_borderline:
-        evidence = escape_text(describe_timeout(report))
+        evidence = escape_text(report.describe_timeout())
         return Verdict(
             *(Status.TIMEOUT, 0.0, metrics, evidence, Phase.EVALUATOR, CPU, sign), borderline=bool(passed)
         )
@@ -131,7 +131,7 @@ def _status(report: TestReport) -> Status:
 def _evidence(report: TestReport, status: Status) -> str:
     match status:
         case Status.TIMEOUT:
-            reason = describe_timeout(report)
+            reason = report.describe_timeout()
         case Status.CRASHED:
             reason = f"the program was killed by signal {-report.exit_code}"
         case Status.MEMORY_LIMIT | Status.PROCESS_LIMIT | Status.OUTPUT_LIMIT:

@@ -18,20 +18,19 @@ from typing import Any, Literal
 from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
 from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
-from harness.environments.grader import SandboxGrader, Unjudged
 from harness.environments.python.checkers import ask_checker
 from harness.environments.python.client import (
     CPU,
     InputRun,
     StoredTests,
     batches,
-    describe_timeout,
     run_on_inputs,
 )
 from harness.environments.python.guest.contest_preamble import PREAMBLE
 from harness.environments.python.languages import LANGUAGES, PYTHON, compile_program
 from harness.environments.python.needed_sockets import may_need_sockets
 from harness.environments.python.programs import ENDED, make_memory_verdict
+from harness.environments.spec import SandboxGrader, Unjudged
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 
@@ -430,7 +429,7 @@ def _status(run: InputRun, difference: str | None) -> Status:
 def _evidence(run: InputRun, status: Status, difference: str | None) -> str:
     match status:
         case Status.TIMEOUT:
-            evidence = describe_timeout(run)
+            evidence = run.describe_timeout()
         case Status.CRASHED:
             evidence = f"the program was killed by signal {-run.exit_code}"
         case Status.FAILED if difference is not None:
@@ -458,10 +457,6 @@ def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
     return target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
 
 
-def _choose_image(target: StdinTests) -> str | None:
-    return None if target.language == PYTHON else LANGUAGES[target.language].image
-
-
 def _needs_own_sandbox(target: StdinTests) -> str | None:
     return None if target.language == PYTHON else "a compiler writes files for the runs of its program"
 
@@ -471,7 +466,7 @@ GRADERS = (
         StdinTests,
         run_or_grade,
         may_need_sockets=_may_need_sockets,
-        choose_image=_choose_image,
+        choose_image=lambda target: None if target.language == PYTHON else LANGUAGES[target.language].image,
         needs_own_sandbox=_needs_own_sandbox,
     ),
 )

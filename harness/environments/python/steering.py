@@ -41,19 +41,8 @@ _OF_SYS = frozenset(("float_info", "getsizeof", "maxsize", "setrecursionlimit"))
 # These find names and run code that no analysis of the text can see.
 _REFLECTING = frozenset(
     (
-        *(
-            "eval",
-            "exec",
-            "compile",
-            "globals",
-            "locals",
-            "vars",
-            "getattr",
-            "setattr",
-            "delattr",
-            "breakpoint",
-        ),
-        *("input", "open", "super", "dir", "memoryview"),
+        *("eval", "exec", "compile", "globals", "locals", "vars", "getattr", "setattr", "delattr"),
+        *("breakpoint", "input", "open", "super", "dir", "memoryview"),
     )
 )
 _CACHED = 4096

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
 from harness.environments.container.environment import describe_bash, run_bash
 from harness.environments.container.machine import Machine
 from harness.environments.os.file_copies import Snapshot, bring_files, keep_files
@@ -24,7 +24,6 @@ from harness.environments.repository.machine import (
     open_prepared,
     take_patch,
 )
-from harness.environments.sandbox_environment import SandboxEnvironment
 from harness.sandbox.backends.base import BuiltImage
 
 # How long the machine may live that makes the patch of an agent.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from harness.environments.spec import EnvironmentSpec
-from harness.environments.tau2.environment import TURNS, open_environment
-from harness.environments.tau2.grader import GRADERS
+from harness.environments.tau2.environment import GRADERS, TURNS, open_environment
 
 SPEC = EnvironmentSpec(
     name="tau2",

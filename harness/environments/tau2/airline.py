@@ -12,8 +12,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.environments.tau2.shared import add_money, calculate, find, transfer_to_human_agents
-from harness.environments.tau2.world import Database, Domain, ToolError
+from harness.environments.tau2.world import (
+    Database,
+    Domain,
+    ToolError,
+    add_money,
+    calculate,
+    find,
+    transfer_to_human_agents,
+)
 
 NOW = "2024-05-15T15:00:00"
 BAG_PRICE, INSURANCE_PRICE = 50, 30

@@ -8,8 +8,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from harness.environments.tau2.shared import add_money, calculate, find, transfer_to_human_agents
-from harness.environments.tau2.world import Database, Domain, ToolError
+from harness.environments.tau2.world import (
+    Database,
+    Domain,
+    ToolError,
+    add_money,
+    calculate,
+    find,
+    transfer_to_human_agents,
+)
 
 OrderId = Annotated[str, Field(description="The order id with its sign, such as '#W0000000'")]
 UserId = Annotated[str, Field(description="The user id, such as 'sara_doe_496'")]
@@ -85,9 +92,7 @@ def _difference(pairs: Sequence[tuple[Any, Any]]) -> float:
 
 
 def cancel_pending_order(
-    database: Database,
-    order_id: OrderId,
-    reason: Literal["no longer needed", "ordered by mistake"],
+    database: Database, order_id: OrderId, reason: Literal["no longer needed", "ordered by mistake"]
 ) -> Any:
     """Cancel a pending order, refund its payments, and return it. The user has to confirm it first."""
     order = _order(database, order_id)

@@ -1,16 +1,18 @@
-"""The database of a service desk, and the functions that read and change it."""
+"""The database of a service desk, and the functions that read and change it in any domain."""
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from harness.core.tools import Arguments, Tool
 
@@ -187,3 +189,59 @@ class World:
 def show(result: Any) -> str:
     """Return a result as agents and users read it."""
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
+
+
+_ALLOWED = frozenset("0123456789+-*/(). ")
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+
+def calculate(
+    database: Database,
+    expression: Annotated[
+        str, Field(description="Numbers with the operators +, -, *, / and parentheses, such as '2 * (3 + 4)'")
+    ],
+) -> str:
+    """Calculate an expression and return its value, rounded to cents."""
+    if not set(expression) <= _ALLOWED:
+        raise ToolError("the expression has characters other than numbers, + - * / and parentheses")
+    try:
+        return str(round(float(_evaluate(ast.parse(expression.strip(), mode="eval").body)), 2))
+    except (ArithmeticError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ToolError(f"the expression has no value: {type(error).__name__}") from error
+
+
+def _evaluate(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return _evaluate(operand)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            return _OPERATORS[type(sign)](_evaluate(left), _evaluate(right))
+    raise SyntaxError
+
+
+def transfer_to_human_agents(
+    database: Database, summary: Annotated[str, Field(description="A summary of the user's request")]
+) -> str:
+    """Transfer the user to a human agent, if and only if the policy asks for it or no tool can help."""
+    return "Transfer successful"
+
+
+def find(database: Database, table: str, name: str, what: str) -> Any:
+    """Return a record that may be changed. Raises ToolError if there is none of this name."""
+    if name not in database[table]:
+        raise ToolError(f"{what} not found")
+    return database[table][name]
+
+
+def add_money(amount: float, change: float) -> float:
+    """Return a sum in whole cents, so that the order of several changes cannot be seen in it."""
+    return round(amount + change, 2)

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 from harness.environments.spec import EnvironmentSpec
-from harness.environments.text import (
-    expected_text,
-    literal_answers,
-    number_answers,
-    plain_answers,
-    short_answers,
-    stated_answers,
-)
+from harness.environments.text import short_answers, stated_answers
 
 SPEC = EnvironmentSpec(
     name="text",
     image=None,
     description="a question and its answer; no sandbox",
-    graders=(
-        *short_answers.GRADERS,
-        *plain_answers.GRADERS,
-        *number_answers.GRADERS,
-        *literal_answers.GRADERS,
-        *expected_text.GRADERS,
-        *stated_answers.GRADERS,
-    ),
+    graders=(*short_answers.GRADERS, *stated_answers.GRADERS),
 )

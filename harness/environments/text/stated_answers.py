@@ -16,14 +16,11 @@ from harness.core.scoring.choices import choose_option
 from harness.core.scoring.metrics import Metric
 from harness.core.text import escape_text, shorten
 from harness.core.types import Status, Submission, Verdict
-from harness.environments.grader import TextGrader
 from harness.environments.maths.latex import enclosed, text_parts
 from harness.environments.maths.readings import read_answer
+from harness.environments.spec import TextGrader
 
-METRICS = (
-    Metric("solved", "the answer is the gold one"),
-    Metric("unanswered", "the reply states no answer"),
-)
+METRICS = (Metric("solved", "the answer is the gold one"), Metric("unanswered", "the reply states no answer"))
 
 _SHOWN_CHARACTERS = 80
 _INTEGER = re.compile(r"(?P<sign>[-+]?)\s*0*(?P<digits>\d{1,50})(?:\.0*)?")

@@ -15,8 +15,7 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
-from harness.environments.web.environment import TURNS, solve
-from harness.environments.web.grader import ShopGoal, TaggerChoice, load_tagger
+from harness.environments.web.environment import TURNS, ShopGoal, TaggerChoice, load_tagger, solve
 from harness.environments.web.products import Goal, PublishedShop
 from harness.environments.web.session import search_page, show_page
 
@@ -27,10 +26,7 @@ SPLITS: Mapping[str, range] = {"std": range(200), "dev": range(200, 280), "train
 """The places of each split's goals among all goals."""
 _INSTRUCTIONS = "items_human_ins.json"
 # The files of the products with the files of their attributes, the whole catalogue first.
-_PUBLISHED = {
-    "items_shuffle.json": "items_ins_v2.json",
-    "items_shuffle_1000.json": "items_ins_v2_1000.json",
-}
+_PUBLISHED = {"items_shuffle.json": "items_ins_v2.json", "items_shuffle_1000.json": "items_ins_v2_1000.json"}
 _GOAL, _SHOP = "goal", "shop"
 
 _PROMPT = """\

@@ -18,7 +18,7 @@ from harness.core.errors import UsageError
 from harness.core.text import escape_terminal
 from harness.core.tools import SUBMIT, AgentEnvironment, Tool
 from harness.core.types import Submission
-from harness.environments.sandbox_environment import SandboxEnvironment
+from harness.environments.base import SandboxEnvironment
 from harness.runs.agents.agent import AgentError, AgentSettings, AttemptContext
 from harness.sandbox.streaming import Terminal, TerminalEnd
 

@@ -15,7 +15,7 @@ from harness.core.shield import complete
 from harness.core.text import escape_terminal, shorten
 from harness.core.tools import AgentEnvironment, Observation
 from harness.core.types import Submission
-from harness.environments.host_environment import TOO_LARGE, HostEnvironment, make_too_large
+from harness.environments.base import TOO_LARGE, HostEnvironment, make_too_large
 from harness.runs.agents.agent import (
     REPEATABLE_ENDS,
     AgentError,

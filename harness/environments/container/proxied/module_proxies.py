@@ -17,14 +17,7 @@ import threading
 import types
 from typing import Any
 
-from harness.environments.python.guest import (
-    channel,
-    conversation,
-    exceptions,
-    peer,
-    remote,
-    values,
-)
+from harness.environments.python.guest import conversation, exceptions, peer, plain, remote, values
 
 from . import separation
 
@@ -101,7 +94,7 @@ class ModulePeer(peer.Candidate):
         """Let the agent's process run the file of a module, and make the module a proxy of it."""
         folders = getattr(module, "__path__", None)
         found = self.ask(
-            channel.LOAD,
+            conversation.LOAD,
             (module.__name__, path, None if folders is None else list(folders), search, os.getcwd()),
         )
         if not isinstance(found, remote.RemoteInstance):
@@ -112,7 +105,7 @@ class ModulePeer(peer.Candidate):
 
     def attribute(self, owner: object, name: str) -> Any:
         """Return the attribute of an object: a plain value, a class to catch, or a stand-in."""
-        found = self.ask(channel.GET, (owner, name))
+        found = self.ask(conversation.GET, (owner, name))
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
         value, description = found
@@ -130,7 +123,7 @@ class ModulePeer(peer.Candidate):
         if stand_in is None:
             found = super()._remote(kind, number, description)
             if isinstance(found, type) and peer.catches_failures(found):
-                raise values.ValueRefused(f"{found.__name__} in the place of a value")
+                raise plain.ValueRefused(f"{found.__name__} in the place of a value")
             return found
         return self._stand_in(stand_in, number)
 

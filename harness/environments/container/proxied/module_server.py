@@ -10,14 +10,7 @@ import os
 import sys
 import types
 
-from harness.environments.python.guest import (
-    candidate,
-    channel,
-    decoding,
-    exception_classes,
-    operations,
-    plain,
-)
+from harness.environments.python.guest import candidate, conversation, decoding, exceptions, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,13 +35,13 @@ class ModuleServer(candidate.Program):
         self._own = _OwnModules()
         plain.PROGRAM_MODULES = self._own  # type: ignore[assignment]  # only asked for names
         self._loaded: set[str] = set()
-        operations.OPERATIONS["dir"] = dir
+        candidate.OPERATIONS["dir"] = dir
 
     def _answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        if letter != channel.LOAD:
+        if letter != conversation.LOAD:
             return super()._answer(letter, payload)
         argument = decoding.Decoder(self._object).decode(payload)
-        return channel.VALUE, self._encode(self._load_module(*argument))
+        return conversation.VALUE, self._encode(self._load_module(*argument))
 
     def _load_module(
         self, name: str, path: str, folders: list[str] | None, search: list[str], cwd: str
@@ -79,7 +72,7 @@ class ModuleServer(candidate.Program):
         value = getattr(*asked)
         description = None
         if isinstance(value, type) and issubclass(value, BaseException):
-            description = exception_classes.describe_class(value, self._number_of)
+            description = exceptions.describe_class(value, self._number_of)
         found = plain.as_function(value) if callable(value) else value, description
         return self._encode(found, marks=description is None)
 

@@ -36,15 +36,7 @@ _RECURSION_LIMIT = 6000
 # The arguments of these functions are more than a list of expressions.
 _GRAMMATICAL = (
     *(
-        "CAST",
-        "CHAR",
-        "CONVERT",
-        "EXTRACT",
-        "GROUP_CONCAT",
-        "MATCH",
-        "POSITION",
-        "SUBSTR",
-        "SUBSTRING",
+        *("CAST", "CHAR", "CONVERT", "EXTRACT", "GROUP_CONCAT", "MATCH", "POSITION", "SUBSTR", "SUBSTRING"),
         "TRIM",
     ),
     "VALUES",

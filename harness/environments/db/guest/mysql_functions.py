@@ -14,7 +14,7 @@ import math
 import operator
 import re
 
-from . import mysql_dates, mysql_patterns
+from . import mysql_dates, mysql_values
 from . import mysql_values as values
 from .mysql_values import bytes_of, compare_values, exact_number, fold, number, quantize, text, truth, whole
 
@@ -28,20 +28,10 @@ PREFIX = "mysql_"
 COLLATIONS = ("NOCASE", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci", "utf8mb4_unicode_ci", "utf8_general_ci")
 # An agent that writes these names means SQLite's functions, unless its statement had to be translated.
 _SQLITES_OWN = (
-    *(
-        "abs",
-        "ceil",
-        "ceiling",
-        "current_date",
-        "current_time",
-        "current_timestamp",
-        "date",
-        "degrees",
-        "exp",
-    ),
-    *("floor", "hex", "ifnull", "instr", "length", "ln", "log", "log10", "log2", "ltrim", "mod", "nullif"),
-    *("octet_length", "pi", "pow", "power", "radians", "replace", "round", "rtrim", "sign", "sqrt", "substr"),
-    *("substring", "time", "trim"),
+    *("abs", "ceil", "ceiling", "current_date", "current_time", "current_timestamp", "date", "degrees"),
+    *("exp", "floor", "hex", "ifnull", "instr", "length", "ln", "log", "log10", "log2", "ltrim", "mod"),
+    *("nullif", "octet_length", "pi", "pow", "power", "radians", "replace", "round", "rtrim", "sign", "sqrt"),
+    *("substr", "substring", "time", "trim"),
 )
 _LONG = 1 << 20
 _MOST_CHARACTERS = 4 * _LONG
@@ -474,7 +464,7 @@ FUNCTIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "md5": _digest("md5"),
     **dict.fromkeys(("sha", "sha1"), _digest("sha1")),
     "soundex": ("t", _soundex),
-    **mysql_patterns.FUNCTIONS,
+    **mysql_values.FUNCTIONS,
     **mysql_dates.FUNCTIONS,
 }
 # Each connection gets these, so they are made once.

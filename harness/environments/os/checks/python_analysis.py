@@ -208,18 +208,8 @@ class _Analysis:
         """Raise Trusting unless the started command is a sound check of its own."""
         keywords = {key.arg: key.value for key in call.keywords}
         unknown = keywords.keys() - {
-            *(
-                "shell",
-                "capture_output",
-                "text",
-                "check",
-                "stdout",
-                "stderr",
-                "timeout",
-                "encoding",
-                "errors",
-            ),
-            *("universal_newlines", "stdin", "input"),
+            *("shell", "capture_output", "text", "check", "stdout", "stderr", "timeout", "encoding"),
+            *("errors", "universal_newlines", "stdin", "input"),
         }
         command = call.args[0] if len(call.args) == 1 else None
         is_shell = name in ("system", "popen", "getoutput", "getstatusoutput") or _is_true(

@@ -11,38 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from harness.environments.os.checks import shell_syntax as sh
 from harness.environments.os.checks import shell_tools, shell_values
 from harness.environments.os.checks.shell_flow import (
     find_used_statuses,
     list_last_in,
     list_unused_statuses,
     may_pass_after,
-)
-from harness.environments.os.checks.shell_syntax import (
-    AndOr,
-    Arithmetic,
-    ArithmeticCommand,
-    Assignment,
-    Block,
-    Body,
-    Case,
-    Command,
-    Condition,
-    For,
-    Function,
-    If,
-    NotUnderstood,
-    Part,
-    Pipeline,
-    Redirect,
-    Script,
-    Simple,
-    Substitution,
-    Text,
-    Variable,
-    While,
-    Word,
-    make_word,
 )
 from harness.environments.os.checks.shell_values import (
     NOTHING,
@@ -79,12 +54,7 @@ class ShellAnalysis:
     """The values of one script's variables and outputs, joined over all of its flow."""
 
     def __init__(
-        self,
-        script: Script,
-        code: str,
-        *,
-        is_fixed: Callable[[str], bool],
-        allow_programs: bool = False,
+        self, script: sh.Script, code: str, *, is_fixed: Callable[[str], bool], allow_programs: bool = False
     ) -> None:
         """Make the analysis of one script.
 
@@ -97,15 +67,15 @@ class ShellAnalysis:
         """
         self.is_fixed = is_fixed
         self.starts: set[int] = set()
-        self._started: set[Simple] = set()
+        self._started: set[sh.Simple] = set()
         self._script = script
         self._code = code
         self._allow_programs = allow_programs
         self._variables: dict[str, Value] = {}
         self._outputs: dict[str, Value | None] = {}
-        self._forced: dict[Simple, dict[bool, str]] = {}
+        self._forced: dict[sh.Simple, dict[bool, str]] = {}
         # The commands whose status an agent rules, with the reason, in each substitution being evaluated.
-        self._ruled_in: list[dict[Simple, str]] = []
+        self._ruled_in: list[dict[sh.Simple, str]] = []
         # The functions that are being evaluated, the innermost last.
         self._running: list[str] = []
         self._is_captured = False
@@ -120,7 +90,7 @@ class ShellAnalysis:
             output = self.run(self._script.body, NOTHING)
             if before == (self._variables, self._outputs):
                 return output
-        raise NotUnderstood("its values depend on each other")
+        raise sh.NotUnderstood("its values depend on each other")
 
     def require_data_only(self) -> None:
         """Raise Trusting if the check uses more of a program of the agent's than its output."""
@@ -145,7 +115,7 @@ class ShellAnalysis:
         for status in statuses:
             self._force(call.command, status, reason)
 
-    def _force(self, command: Simple, status: bool, reason: str) -> None:
+    def _force(self, command: sh.Simple, status: bool, reason: str) -> None:
         self._forced.setdefault(command, {}).setdefault(status, reason)
         for commands in self._ruled_in[-1:]:
             commands[command] = reason
@@ -194,43 +164,43 @@ class ShellAnalysis:
 
     # Words.
 
-    def expand(self, word: Word, *, splits: bool = True) -> Argument:
+    def expand(self, word: sh.Word, *, splits: bool = True) -> Argument:
         """Return a word after its expansion. Without `splits`, bash does not split it into several."""
         values = [self._value_of(part) for part in word.parts]
         kind = max((value.kind for value in values), default=Kind.FIXED)
-        has_text = any(isinstance(part, Text) and part.text for part in word.parts)
+        has_text = any(isinstance(part, sh.Text) and part.text for part in word.parts)
         if has_text and kind is Kind.MAYBE:
             kind = Kind.NUMBER
         many = splits and any(_may_split(part, value) for part, value in zip(word.parts, values, strict=True))
-        many = many or any(isinstance(part, Variable) and part.is_list for part in word.parts)
+        many = many or any(isinstance(part, sh.Variable) and part.is_list for part in word.parts)
         led = self._is_led(word, values) and not many
         if splits and word.is_pattern and not (word.has_braces and kind is Kind.FIXED):
             kind, many, led = Kind.TEXT, True, self._is_led(word, values) and not many
         return Argument(Value(kind, led), many and kind >= Kind.MAYBE, word.text)
 
     @staticmethod
-    def _is_led(word: Word, values: Sequence[Value]) -> bool:
+    def _is_led(word: sh.Word, values: Sequence[Value]) -> bool:
         for part, value in zip(word.parts, values, strict=True):
-            if isinstance(part, Text):
+            if isinstance(part, sh.Text):
                 if part.text:
                     return not part.text.startswith("-")
             else:
                 return value.led and (value.kind is not Kind.MAYBE or len(word.parts) == 1)
         return True
 
-    def _value_of(self, part: Part) -> Value:
+    def _value_of(self, part: sh.Part) -> Value:
         match part:
-            case Text():
+            case sh.Text():
                 return Value(led=True)
-            case Variable():
+            case sh.Variable():
                 return self._value_of_variable(part)
-            case Substitution(body, is_file=is_file):
+            case sh.Substitution(body, is_file=is_file):
                 output = self._capture(body, is_captured=not is_file)
                 return Value(led=True) if is_file else output or Value()
-            case Arithmetic():
+            case sh.Arithmetic():
                 return self.compute(part)
 
-    def _value_of_variable(self, part: Variable) -> Value:
+    def _value_of_variable(self, part: sh.Variable) -> Value:
         value = self.get(part.name)
         match part.operator:
             case "":
@@ -241,7 +211,7 @@ class ShellAnalysis:
                 for index in part.operand:
                     self._value_of(index)
                 return value
-        operand = self.expand(make_word(list(part.operand)), splits=False).value
+        operand = self.expand(sh.make_word(list(part.operand)), splits=False).value
         if "=" in part.operator:
             self.assign(part.name, operand)
         if part.operator[-1] in "-=+?":
@@ -249,7 +219,7 @@ class ShellAnalysis:
         kind = max(value.kind, operand.kind)
         return Value(Kind.MAYBE if kind is Kind.NUMBER else kind)
 
-    def _capture(self, body: Body, *, is_captured: bool) -> Value | None:
+    def _capture(self, body: sh.Body, *, is_captured: bool) -> Value | None:
         """Return the output of commands whose statuses no other command may use."""
         before, self._is_captured = self._is_captured, is_captured
         self._ruled_in.append({})
@@ -261,7 +231,7 @@ class ShellAnalysis:
                 raise Trusting(reason)
         return output
 
-    def compute(self, arithmetic: Arithmetic) -> Value:
+    def compute(self, arithmetic: sh.Arithmetic) -> Value:
         """Return the value of arithmetic. Raises Trusting if bash would evaluate a text of the agent's."""
         for part in arithmetic.parts:
             if self._value_of(part).kind > Kind.MAYBE:
@@ -272,52 +242,52 @@ class ShellAnalysis:
 
     # Commands.
 
-    def run(self, command: Command, given: Input) -> Value | None:
+    def run(self, command: sh.Command, given: Input) -> Value | None:
         """Return the output of a command, None if it prints nothing. Raises Trusting."""
         before, self._input = self._input, given
         output = self._run(command, given)
         self._input = before
         return output
 
-    def _run(self, command: Command, given: Input) -> Value | None:
+    def _run(self, command: sh.Command, given: Input) -> Value | None:
         match command:
-            case Body(items):
+            case sh.Body(items):
                 return one_after_another([self.run(item, given) for item in items])
-            case AndOr(items):
+            case sh.AndOr(items):
                 outputs = [self.run(item, given) for _operator, item in items]
                 first, later = outputs[0], [output for output in outputs[1:] if output is not None]
                 return one_after_another([first, one_of([*later, None])])
-            case Pipeline(commands):
+            case sh.Pipeline(commands):
                 return self._run_pipeline(commands, given)
-            case Block(body, redirects):
+            case sh.Block(body, redirects):
                 given, redirect = self._redirect(redirects, given, None)
                 return redirect(self.run(body, given))
-            case If(clauses, otherwise):
+            case sh.If(clauses, otherwise):
                 return self._run_if(clauses, otherwise, given)
-            case While(condition, body):
+            case sh.While(condition, body):
                 self.run(condition, given)
                 return self._repeat(body, given)
-            case For():
+            case sh.For():
                 self._bind_loop(command)
                 return self._repeat(command.body, given)
-            case Case(subject, items):
+            case sh.Case(subject, items):
                 self.expand(subject, splits=False)
                 for patterns, _body in items:
                     if any(self.expand(each, splits=False).value.kind > Kind.MAYBE for each in patterns):
                         raise Trusting("compares with a pattern that the agent writes")
                 return one_of([*(self.run(body, given) for _patterns, body in items), None])
-            case Function():
+            case sh.Function():
                 return None
-            case Condition():
+            case sh.Condition():
                 shell_values.check_condition(self, command)
                 return None
-            case ArithmeticCommand(value):
+            case sh.ArithmeticCommand(value):
                 self.compute(value)
                 return None
-            case Simple():
+            case sh.Simple():
                 return self._run_simple(command, given)
 
-    def _run_pipeline(self, commands: Sequence[Command], given: Input) -> Value | None:
+    def _run_pipeline(self, commands: Sequence[sh.Command], given: Input) -> Value | None:
         output: Value | None = None
         for command in commands:
             output = self.run(command, given)
@@ -325,7 +295,7 @@ class ShellAnalysis:
         return output
 
     def _run_if(
-        self, clauses: Iterable[tuple[Body, Body]], otherwise: Body | None, given: Input
+        self, clauses: Iterable[tuple[sh.Body, sh.Body]], otherwise: sh.Body | None, given: Input
     ) -> Value | None:
         outputs = []
         for condition, body in clauses:
@@ -333,13 +303,13 @@ class ShellAnalysis:
         outputs.append(None if otherwise is None else self.run(otherwise, given))
         return one_of(outputs)
 
-    def _repeat(self, body: Body, given: Input) -> Value | None:
+    def _repeat(self, body: sh.Body, given: Input) -> Value | None:
         output = self.run(body, given)
         if output is None or output.kind is Kind.FIXED:
             return output
         return Value(Kind.TEXT)
 
-    def _bind_loop(self, loop: For) -> None:
+    def _bind_loop(self, loop: sh.For) -> None:
         if loop.arithmetic is not None:
             self.compute(loop.arithmetic)
         for word in loop.words:
@@ -349,7 +319,7 @@ class ShellAnalysis:
             self.assign(loop.name, value)
 
     def _redirect(
-        self, redirects: Sequence[Redirect], given: Input, command: Simple | None
+        self, redirects: Sequence[sh.Redirect], given: Input, command: sh.Simple | None
     ) -> tuple[Input, Callable[[Value | None], Value | None]]:
         """Return the input of a command, and a function from its output to the part that is not redirected.
 
@@ -375,7 +345,7 @@ class ShellAnalysis:
             return given, lambda output: Value(Kind.TEXT)
         return given, (lambda output: None) if printed is None else (lambda output: output)
 
-    def _open(self, target: Word, command: Simple | None) -> Input:
+    def _open(self, target: sh.Word, command: sh.Simple | None) -> Input:
         source = self.expand(target)
         if source.many and command is None:
             raise Trusting(_CHOSEN_FILE)
@@ -383,7 +353,7 @@ class ShellAnalysis:
             self.force(Call(command, "", (), NOTHING), _CHOSEN_FILE)
         return NOTHING if source.text == "/dev/null" else Input(Kind.TEXT, exists=False)
 
-    def _run_simple(self, command: Simple, given: Input) -> Value | None:
+    def _run_simple(self, command: sh.Simple, given: Input) -> Value | None:
         given, redirect = self._redirect(command.redirects, given, command)
         for assignment in command.assignments:
             self._run_assignment(command, assignment)
@@ -404,7 +374,7 @@ class ShellAnalysis:
             return None
         return redirect(self.call(Call(command, name, arguments[1:], given)))
 
-    def _run_assignment(self, command: Simple, assignment: Assignment) -> None:
+    def _run_assignment(self, command: sh.Simple, assignment: sh.Assignment) -> None:
         splits = assignment.is_array
         values = [self.expand(word, splits=splits).value for word in assignment.values]
         if assignment.name == "IFS":
@@ -418,7 +388,7 @@ class ShellAnalysis:
         for word in assignment.values:
             self.take_status(command, word)
 
-    def take_status(self, command: Simple, word: Word) -> None:
+    def take_status(self, command: sh.Simple, word: sh.Word) -> None:
         """Give an assignment the statuses that an agent can give the last command in its value."""
         for last in list_last_in(word):
             for status, reason in self._forced.get(last, {}).items():
@@ -474,6 +444,6 @@ class ShellAnalysis:
         return output
 
 
-def _may_split(part: Part, value: Value) -> bool:
+def _may_split(part: sh.Part, value: Value) -> bool:
     """Return whether bash may make another number of words than one of an expansion."""
-    return not isinstance(part, Text) and not part.quoted and value.kind >= Kind.MAYBE
+    return not isinstance(part, sh.Text) and not part.quoted and value.kind >= Kind.MAYBE

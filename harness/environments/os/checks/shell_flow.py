@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from harness.environments.os.checks.shell_syntax import (
-    AndOr,
-    Block,
-    Body,
-    Case,
-    Command,
-    For,
-    Function,
-    If,
-    Pipeline,
-    Script,
-    Simple,
-    Substitution,
-    Variable,
-    While,
-    Word,
-)
+from harness.environments.os.checks import shell_syntax as sh
 
 MAX_DEPTH = 30
 _ALWAYS_SUCCEED = frozenset((":", "true", "echo", "set", "local", "declare", "export", "readonly"))
@@ -44,7 +28,7 @@ class _End(NamedTuple):
 _Ends = frozenset[_End]
 
 
-def may_pass_after(script: Script, command: Command, success: bool) -> bool:
+def may_pass_after(script: sh.Script, command: sh.Command, success: bool) -> bool:
     """Return whether the script may exit with code 0 although `command` ran and ended with this status.
 
     Every other command may end either way. If it is called in a loop, it ends with this status each time.
@@ -54,39 +38,39 @@ def may_pass_after(script: Script, command: Command, success: bool) -> bool:
     return any(end.state.success and end.state.seen for end in ends)
 
 
-def find_used_statuses(script: Script) -> set[Simple]:
+def find_used_statuses(script: sh.Script) -> set[sh.Simple]:
     """Return the commands outside of substitutions whose exit status may decide how the script goes on."""
-    found: set[Simple] = set()
-    has_errexit = any(isinstance(item, Simple) and _is_errexit(item) for item in script.body.items)
+    found: set[sh.Simple] = set()
+    has_errexit = any(isinstance(item, sh.Simple) and _is_errexit(item) for item in script.body.items)
 
-    def visit(command: Command, used: bool) -> None:
+    def visit(command: sh.Command, used: bool) -> None:
         match command:
-            case Simple():
+            case sh.Simple():
                 if used or has_errexit:
                     found.add(command)
-            case Body(items):
+            case sh.Body(items):
                 for item in items:
                     visit(item, used and item is items[-1])
-            case AndOr(items):
+            case sh.AndOr(items):
                 for _operator, item in items:
                     visit(item, used or item is not items[-1][1])
-            case Pipeline(commands, is_negated):
+            case sh.Pipeline(commands, is_negated):
                 for item in commands:
                     visit(item, used or is_negated)
-            case Block(body) | Function(body=body):
+            case sh.Block(body) | sh.Function(body=body):
                 visit(body, used)
-            case If(clauses, otherwise):
+            case sh.If(clauses, otherwise):
                 for condition, body in clauses:
                     visit(condition, True)
                     visit(body, used)
                 if otherwise is not None:
                     visit(otherwise, used)
-            case While(condition, body):
+            case sh.While(condition, body):
                 visit(condition, True)
                 visit(body, used)
-            case For(body=body):
+            case sh.For(body=body):
                 visit(body, used)
-            case Case(items=items):
+            case sh.Case(items=items):
                 for _patterns, body in items:
                     visit(body, used)
 
@@ -96,82 +80,82 @@ def find_used_statuses(script: Script) -> set[Simple]:
     return found
 
 
-def list_unused_statuses(command: Command) -> Iterator[Simple]:
+def list_unused_statuses(command: sh.Command) -> Iterator[sh.Simple]:
     """Yield the commands of a substitution whose statuses nothing in it uses."""
     match command:
-        case Body(items):
+        case sh.Body(items):
             for item in items:
                 yield from list_unused_statuses(item)
-        case Pipeline(commands, False):
+        case sh.Pipeline(commands, False):
             for item in commands:
                 yield from list_unused_statuses(item)
-        case Block(body):
+        case sh.Block(body):
             yield from list_unused_statuses(body)
-        case Simple():
+        case sh.Simple():
             yield command
 
 
-def list_last(command: Command) -> Iterator[Simple]:
+def list_last(command: sh.Command) -> Iterator[sh.Simple]:
     """Yield the command whose status is the status of the whole."""
     match command:
-        case Body(items) if items:
+        case sh.Body(items) if items:
             yield from list_last(items[-1])
-        case Pipeline(commands, False):
+        case sh.Pipeline(commands, False):
             yield from list_last(commands[-1])
-        case Block(body):
+        case sh.Block(body):
             yield from list_last(body)
-        case Simple():
+        case sh.Simple():
             yield command
 
 
-def list_last_in(word: Word) -> Iterator[Simple]:
+def list_last_in(word: sh.Word) -> Iterator[sh.Simple]:
     """Yield the last command of each substitution in a word."""
     for part in word.parts:
-        if isinstance(part, Substitution):
+        if isinstance(part, sh.Substitution):
             yield from list_last(part.body)
 
 
 class _Flow:
-    def __init__(self, script: Script, command: Command, success: bool) -> None:
-        self._functions: Mapping[str, Command] = script.functions
+    def __init__(self, script: sh.Script, command: sh.Command, success: bool) -> None:
+        self._functions: Mapping[str, sh.Command] = script.functions
         self._command = command
         self._success = success
         self._depth = 0
         first = next(iter(script.body.items), None)
-        self._fails_at_once = isinstance(first, Simple) and _is_errexit(first)
+        self._fails_at_once = isinstance(first, sh.Simple) and _is_errexit(first)
 
-    def run(self, command: Command, state: _State, *, is_condition: bool) -> _Ends:
+    def run(self, command: sh.Command, state: _State, *, is_condition: bool) -> _Ends:
         """Return the ways that a command may end. Bash ignores `set -e` in conditions."""
         if command is self._command:
             return self._leave([_End("next", _State(self._success, seen=True))], is_condition)
         match command:
-            case Body(items):
+            case sh.Body(items):
                 return self._run_all(items, state, is_condition)
-            case AndOr(items):
+            case sh.AndOr(items):
                 return self._run_and_or(command, state, is_condition)
-            case Pipeline(commands, is_negated):
+            case sh.Pipeline(commands, is_negated):
                 ends = self.run(commands[-1], state, is_condition=True)
                 if len(commands) > 1:
                     ends = _of_subshell(ends)
                 return _negate(ends) if is_negated else self._leave(ends, is_condition)
-            case Block(body, is_subshell=True):
+            case sh.Block(body, is_subshell=True):
                 inner = self.run(body, state, is_condition=is_condition)
                 return self._leave(_of_subshell(inner), is_condition)
-            case Block(body):
+            case sh.Block(body):
                 return self.run(body, state, is_condition=is_condition)
-            case If():
+            case sh.If():
                 return self._run_if(command, state, is_condition)
-            case While(condition, body):
+            case sh.While(condition, body):
                 return self._run_loop(condition, body, state, is_condition)
-            case For(body=body):
-                return self._run_loop(Body(()), body, state, is_condition)
-            case Case(items=items):
+            case sh.For(body=body):
+                return self._run_loop(sh.Body(()), body, state, is_condition)
+            case sh.Case(items=items):
                 bodies = [body for _patterns, body in items]
                 ends = frozenset({_End("next", _State(True, state.seen))})
                 return ends.union(*(self.run(body, state, is_condition=is_condition) for body in bodies))
-            case Function():
+            case sh.Function():
                 return frozenset({_End("next", _State(True, state.seen))})
-            case Simple():
+            case sh.Simple():
                 return self._run_simple(command, state, is_condition)
         return self._end_either_way(state, is_condition)
 
@@ -186,7 +170,7 @@ class _Flow:
             _End("exit", end.state) if end.how == "next" and not end.state.success else end for end in ends
         )
 
-    def _run_all(self, items: Iterable[Command], state: _State, is_condition: bool) -> _Ends:
+    def _run_all(self, items: Iterable[sh.Command], state: _State, is_condition: bool) -> _Ends:
         done: set[_End] = set()
         states = {state}
         for item in items:
@@ -194,7 +178,7 @@ class _Flow:
         return frozenset(done | {_End("next", each) for each in states})
 
     def _step(
-        self, states: Iterable[_State], command: Command, done: set[_End], is_condition: bool
+        self, states: Iterable[_State], command: sh.Command, done: set[_End], is_condition: bool
     ) -> set[_State]:
         """Run a command from these states. Return the states after it, and add other ends to `done`."""
         after: set[_State] = set()
@@ -206,7 +190,7 @@ class _Flow:
                     done.add(end)
         return after
 
-    def _run_and_or(self, command: AndOr, state: _State, is_condition: bool) -> _Ends:
+    def _run_and_or(self, command: sh.AndOr, state: _State, is_condition: bool) -> _Ends:
         done: set[_End] = set()
         states = {state}
         for number, (operator, item) in enumerate(command.items):
@@ -215,7 +199,7 @@ class _Flow:
             states = (states - starts) | self._step(starts, item, done, is_condition or not is_last)
         return frozenset(done | {_End("next", each) for each in states})
 
-    def _run_if(self, command: If, state: _State, is_condition: bool) -> _Ends:
+    def _run_if(self, command: sh.If, state: _State, is_condition: bool) -> _Ends:
         done: set[_End] = set()
         states = {state}
         for condition, body in command.clauses:
@@ -231,7 +215,7 @@ class _Flow:
                 done |= self.run(command.otherwise, each, is_condition=is_condition)
         return frozenset(done)
 
-    def _run_loop(self, condition: Body, body: Body, state: _State, is_condition: bool) -> _Ends:
+    def _run_loop(self, condition: sh.Body, body: sh.Body, state: _State, is_condition: bool) -> _Ends:
         done: set[_End] = set()
         starts, tried = {state}, set[_State]()
         while starts - tried:
@@ -250,7 +234,7 @@ class _Flow:
                     starts.add(_State(True, end.state.seen))
         return frozenset(done)
 
-    def _run_simple(self, command: Simple, state: _State, is_condition: bool) -> _Ends:
+    def _run_simple(self, command: sh.Simple, state: _State, is_condition: bool) -> _Ends:
         name = command.words[0].text if command.words else None
         match name:
             case "exit" | "return":
@@ -277,7 +261,7 @@ class _Flow:
         )
 
 
-def _statuses_of_exit(arguments: tuple[Word, ...], state: _State) -> Iterable[bool]:
+def _statuses_of_exit(arguments: tuple[sh.Word, ...], state: _State) -> Iterable[bool]:
     """Return the possible statuses of `exit` or `return` with these arguments."""
     if not arguments:
         return (state.success,)
@@ -285,17 +269,16 @@ def _statuses_of_exit(arguments: tuple[Word, ...], state: _State) -> Iterable[bo
     if code is not None:
         return (code.isdigit() and int(code) % 256 == 0,)
     match arguments[0].parts:
-        case (Variable("?"),):
+        case (sh.Variable("?"),):
             return (state.success,)
     return (True, False)
 
 
 def _negate(ends: Iterable[_End]) -> _Ends:
-    return _map_next(ends, lambda state: _State(not state.success, state.seen))
-
-
-def _map_next(ends: Iterable[_End], change: Callable[[_State], _State]) -> _Ends:
-    return frozenset(_End("next", change(end.state)) if end.how == "next" else end for end in ends)
+    return frozenset(
+        _End("next", _State(not end.state.success, end.state.seen)) if end.how == "next" else end
+        for end in ends
+    )
 
 
 def _of_subshell(ends: Iterable[_End]) -> _Ends:
@@ -303,6 +286,6 @@ def _of_subshell(ends: Iterable[_End]) -> _Ends:
     return frozenset(_End("next", end.state) for end in ends)
 
 
-def _is_errexit(command: Simple) -> bool:
+def _is_errexit(command: sh.Simple) -> bool:
     texts = [word.text or "" for word in command.words]
     return texts[:1] == ["set"] and any(text.startswith("-") and "e" in text for text in texts[1:2])

@@ -4,19 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harness.environments.os.checks.shell_syntax import (
-    Arithmetic,
-    Body,
-    Command,
-    NotUnderstood,
-    Part,
-    Redirect,
-    Substitution,
-    Text,
-    Variable,
-    Word,
-    make_word,
-)
+from harness.environments.os.checks import shell_syntax as sh
 
 MAX_DEPTH = 40
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -30,23 +18,8 @@ _ARITHMETIC_MARKS = frozenset(' \t\n+-*/%<>=!&|^~?:,."0123456789')
 _ENDS_WORD = frozenset(" \t\n;&|<>()")
 _RESERVED = frozenset(
     (
-        *(
-            "!",
-            "[[",
-            "]]",
-            "case",
-            "coproc",
-            "do",
-            "done",
-            "elif",
-            "else",
-            "esac",
-            "fi",
-            "for",
-            "function",
-            "if",
-        ),
-        *("in", "select", "then", "time", "until", "while", "{", "}"),
+        *("!", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function"),
+        *("if", "in", "select", "then", "time", "until", "while", "{", "}"),
     )
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
@@ -58,24 +31,24 @@ class Reader:
     `base` is the offset of the text in the script, None if that is unknown.
     """
 
-    def __init__(self, text: str, base: int | None, functions: dict[str, Command], depth: int = 0) -> None:
+    def __init__(self, text: str, base: int | None, functions: dict[str, sh.Command], depth: int = 0) -> None:
         self.functions = functions
         self._text = text
         self._base = base
         self._at = 0
         self._depth = depth
-        self._pending: list[tuple[str, bool, bool, Redirect]] = []
+        self._pending: list[tuple[str, bool, bool, sh.Redirect]] = []
 
-    def parse_body(self, ends: tuple[str, ...]) -> Body:
+    def parse_body(self, ends: tuple[str, ...]) -> sh.Body:
         """Return the commands up to one of the operators or reserved words in `ends`, or to the end."""
         raise NotImplementedError
 
     def _rest(self, number: int = 1) -> str:
         return self._text[self._at : self._at + number]
 
-    def _refuse(self, what: str) -> NotUnderstood:
+    def _refuse(self, what: str) -> sh.NotUnderstood:
         line = self._text.count("\n", 0, self._at) + 1
-        return NotUnderstood(f"{what} in line {line}")
+        return sh.NotUnderstood(f"{what} in line {line}")
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
         while self._at < len(self._text):
@@ -116,13 +89,13 @@ class Reader:
         if self._at < len(self._text) or self._pending:
             raise self._refuse(f"unexpected {self._rest(10)!r}")
 
-    def _read_word(self, ends: frozenset[str] = _ENDS_WORD) -> Word:
-        parts: list[Part] = []
+    def _read_word(self, ends: frozenset[str] = _ENDS_WORD) -> sh.Word:
+        parts: list[sh.Part] = []
         while self._at < len(self._text) and self._rest() not in ends:
             parts += self._read_part(quoted=False)
-        return make_word(parts)
+        return sh.make_word(parts)
 
-    def _read_part(self, *, quoted: bool) -> list[Part]:
+    def _read_part(self, *, quoted: bool) -> list[sh.Part]:
         here = self._rest()
         if here == "\\":
             self._at += 2
@@ -130,9 +103,9 @@ class Reader:
             if escaped == "\n":
                 return []
             keeps = quoted and escaped not in ('"', "\\", "$", "`")
-            return [Text(f"\\{escaped}" if keeps else escaped, quoted=True)]
+            return [sh.Text(f"\\{escaped}" if keeps else escaped, quoted=True)]
         if here == "'" and not quoted:
-            return [Text(self._read_until("'"), quoted=True)]
+            return [sh.Text(self._read_until("'"), quoted=True)]
         if here == '"' and not quoted:
             return self._read_quoted()
         if here == "`":
@@ -142,7 +115,7 @@ class Reader:
         if not quoted and self._rest(2) in ("?(", "*(", "+(", "@(", "!("):
             raise self._refuse("an extended pattern")
         self._at += 1
-        return [Text(here, quoted)]
+        return [sh.Text(here, quoted)]
 
     def _read_until(self, mark: str) -> str:
         end = self._text.find(mark, self._at + 1)
@@ -152,16 +125,16 @@ class Reader:
         self._at = end + 1
         return inner
 
-    def _read_quoted(self) -> list[Part]:
+    def _read_quoted(self) -> list[sh.Part]:
         self._at += 1
-        parts: list[Part] = [Text("", quoted=True)]
+        parts: list[sh.Part] = [sh.Text("", quoted=True)]
         while not self._takes('"'):
             if self._at >= len(self._text):
                 raise self._refuse('an unclosed "')
             parts += self._read_part(quoted=True)
         return parts
 
-    def _read_backticks(self, quoted: bool) -> Part:
+    def _read_backticks(self, quoted: bool) -> sh.Part:
         start = self._at + 1
         end = start
         while self._text[end : end + 1] != "`":
@@ -176,35 +149,35 @@ class Reader:
         parser = self._nest(plain, base)
         body = parser.parse_body(())
         parser.require_end()
-        return Substitution(body, quoted)
+        return sh.Substitution(body, quoted)
 
     def _nest(self, text: str, base: int | None) -> Reader:
         if self._depth >= MAX_DEPTH:
             raise self._refuse("too deep a nesting")
         return type(self)(text, base, self.functions, self._depth + 1)
 
-    def _read_dollar(self, quoted: bool) -> Part:
+    def _read_dollar(self, quoted: bool) -> sh.Part:
         if self._rest(3) == "$((":
             self._at += 3
             return self._read_arithmetic("))", quoted)
         if self._rest(2) == "$(":
             self._at += 2
-            return Substitution(self._read_parenthesised(), quoted)
+            return sh.Substitution(self._read_parenthesised(), quoted)
         if self._rest(2) == "${":
             self._at += 2
             return self._read_braces(quoted)
         if self._rest(2) == "$'" and not quoted:
             self._at += 1
             text = self._read_ansi()
-            return Text(text, quoted=True)
+            return sh.Text(text, quoted=True)
         if (self._rest(2) == '$"' and not quoted) or self._rest(2) == "$[":
             raise self._refuse(f"{self._rest(2)}")
         found = _PARAMETER.match(self._text, self._at + 1)
         if found is None:
             self._at += 1
-            return Text("$", quoted)
+            return sh.Text("$", quoted)
         self._at = found.end()
-        return Variable(found[0], quoted, is_list=found[0] == "@")
+        return sh.Variable(found[0], quoted, is_list=found[0] == "@")
 
     def _read_ansi(self) -> str:
         start = self._at
@@ -222,7 +195,7 @@ class Reader:
 
         return re.sub(r"\\(.)", unescape, self._text[start + 1 : end], flags=re.DOTALL)
 
-    def _read_parenthesised(self) -> Body:
+    def _read_parenthesised(self) -> sh.Body:
         """Return the commands up to a closing parenthesis."""
         if self._depth >= MAX_DEPTH:
             raise self._refuse("too deep a nesting")
@@ -233,7 +206,7 @@ class Reader:
             raise self._refuse("an unclosed (")
         return body
 
-    def _read_braces(self, quoted: bool) -> Part:
+    def _read_braces(self, quoted: bool) -> sh.Part:
         if self._rest() == "#" and _NAME.match(self._text, self._at + 1):
             self._at += 1
             operator = "length"
@@ -244,17 +217,17 @@ class Reader:
             index = self._read_arithmetic("]")
             if not self._takes("}"):
                 raise self._refuse("an expansion in braces")
-            return Variable(variable, quoted, "[", (index,))
+            return sh.Variable(variable, quoted, "[", (index,))
         if self._takes("}"):
-            return Variable(variable, quoted, operator, is_list=is_list and not operator)
+            return sh.Variable(variable, quoted, operator, is_list=is_list and not operator)
         if found := _SLICE.match(self._text, self._at):
             self._at = found.end()
-            return Variable(variable, quoted, ":", is_list=is_list)
+            return sh.Variable(variable, quoted, ":", is_list=is_list)
         found = _OPERATOR.match(self._text, self._at)
         if found is None or operator:
             raise self._refuse("an expansion in braces")
         self._at = found.end()
-        parts: list[Part] = []
+        parts: list[sh.Part] = []
         while not self._takes("}"):
             if self._at >= len(self._text):
                 raise self._refuse("an unclosed ${")
@@ -262,7 +235,7 @@ class Reader:
                 parts += self._read_quoted()
             else:
                 parts += self._read_part(quoted=quoted)
-        return Variable(variable, quoted, found[0], tuple(parts), is_list)
+        return sh.Variable(variable, quoted, found[0], tuple(parts), is_list)
 
     def _read_parameter(self) -> tuple[str, bool]:
         found = _PARAMETER_IN_BRACES.match(self._text, self._at)
@@ -275,8 +248,8 @@ class Reader:
             is_list = index[0] == "[@]"
         return found[0], is_list
 
-    def _read_arithmetic(self, end: str, quoted: bool = True) -> Arithmetic:
-        parts: list[Part] = []
+    def _read_arithmetic(self, end: str, quoted: bool = True) -> sh.Arithmetic:
+        parts: list[sh.Part] = []
         assigned: list[str] = []
         depth = 0
         while depth or not self._takes(end):
@@ -294,13 +267,13 @@ class Reader:
                 parts.append(self._read_backticks(quoted=True))
             elif found := _NAME.match(self._text, self._at):
                 self._at = found.end()
-                parts.append(Variable(found[0], quoted=True))
+                parts.append(sh.Variable(found[0], quoted=True))
                 assigned.append(found[0])
             elif here in _ARITHMETIC_MARKS:
                 self._at += 1
             else:
                 raise self._refuse("arithmetic")
-        return Arithmetic(tuple(parts), quoted, tuple(assigned))
+        return sh.Arithmetic(tuple(parts), quoted, tuple(assigned))
 
     def _read_documents(self) -> None:
         pending, self._pending = self._pending, []
@@ -318,12 +291,12 @@ class Reader:
                     break
                 lines.append(f"{line}\n")
             body = "".join(lines)
-            plain = Word((Text(body, quoted=True),))
+            plain = sh.Word((sh.Text(body, quoted=True),))
             redirect.target = plain if is_plain else self._nest(body, None)._read_all()
 
-    def _read_all(self) -> Word:
+    def _read_all(self) -> sh.Word:
         """Return the whole text as if it were in double quotes, with double quotes as plain text."""
-        parts: list[Part] = []
+        parts: list[sh.Part] = []
         while self._at < len(self._text):
             parts += self._read_part(quoted=True)
-        return make_word(parts)
+        return sh.make_word(parts)

@@ -9,11 +9,20 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from harness.environments.os.checks import shell_syntax as sh
 from harness.environments.os.checks import shell_values
 from harness.environments.os.checks.python_analysis import analyse_python
-from harness.environments.os.checks.shell_outputs import OUTPUTS, filter_input, list_operands, list_options
-from harness.environments.os.checks.shell_syntax import Arithmetic, Simple, Text, Variable, Word, make_word
-from harness.environments.os.checks.shell_values import Argument, Call, Kind, Trusting, Value
+from harness.environments.os.checks.shell_values import (
+    OUTPUTS,
+    Argument,
+    Call,
+    Kind,
+    Trusting,
+    Value,
+    filter_input,
+    list_operands,
+    list_options,
+)
 
 if TYPE_CHECKING:
     from harness.environments.os.checks.shell_analysis import ShellAnalysis
@@ -28,25 +37,13 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 # These print texts, and no argument makes them start a program or change a file.
 _READERS = frozenset(
     (
-        *(
-            "base64",
-            "basename",
-            "cat",
-            "cksum",
-            "cmp",
-            "column",
-            "comm",
-            "cut",
-            "date",
-            "df",
-            "diff",
-            "dirname",
-        ),
-        *("du", "egrep", "expand", "fgrep", "file", "fold", "free", "getent", "grep", "groups", "head"),
-        *("hexdump", "id", "join", "ls", "lsattr", "lscpu", "lsof", "md5sum", "netstat", "nl", "od", "paste"),
-        *("pgrep", "pidof", "printenv", "ps", "pwd", "readlink", "realpath", "rev", "sha1sum", "sha224sum"),
-        *("sha256sum", "sha384sum", "sha512sum", "ss", "stat", "strings", "sum", "tac", "tail", "tr", "tree"),
-        *("tty", "uniq", "uptime", "users", "w", "wc", "whereis", "which", "who", "whoami", "xxd", "zcat"),
+        *("base64", "basename", "cat", "cksum", "cmp", "column", "comm", "cut", "date", "df", "diff"),
+        *("dirname", "du", "egrep", "expand", "fgrep", "file", "fold", "free", "getent", "grep", "groups"),
+        *("head", "hexdump", "id", "join", "ls", "lsattr", "lscpu", "lsof", "md5sum", "netstat", "nl", "od"),
+        *("paste", "pgrep", "pidof", "printenv", "ps", "pwd", "readlink", "realpath", "rev", "sha1sum"),
+        *("sha224sum", "sha256sum", "sha384sum", "sha512sum", "ss", "stat", "strings", "sum", "tac", "tail"),
+        *("tr", "tree", "tty", "uniq", "uptime", "users", "w", "wc", "whereis", "which", "who", "whoami"),
+        *("xxd", "zcat"),
     )
 )
 _SILENT = frozenset((":", "cd", "false", "sleep", "true"))
@@ -78,9 +75,9 @@ def find_tool(name: str) -> Tool | None:
     if name in _READERS:
         return _read
     if name in _SILENT:
-        return _do_silently
+        return _note_steering
     if name in _FIXED:
-        return _print_fixed
+        return lambda _analysis, _call: Value(led=True)
     return _read_with_option if name in _READ_WITH else None
 
 
@@ -89,14 +86,14 @@ def list_tools() -> frozenset[str]:
     return _READERS | _SILENT | _FIXED | _READ_WITH.keys() | _TOOLS.keys() | BUILTINS | DECLARATIONS
 
 
-def declare(analysis: ShellAnalysis, command: Simple) -> None:
+def declare(analysis: ShellAnalysis, command: sh.Simple) -> None:
     """Assign the variables of `local`, `export` and the like. Raises Trusting."""
     options = "".join(word.text or "" for word in command.words[1:] if (word.text or "").startswith("-"))
     for word in command.words[1:]:
         first = word.parts[0]
-        found = _NAMED.match(first.text) if isinstance(first, Text) and not first.quoted else None
-        if found is not None and isinstance(first, Text):
-            rest = make_word([Text(first.text[found.end() :], quoted=False), *word.parts[1:]])
+        found = _NAMED.match(first.text) if isinstance(first, sh.Text) and not first.quoted else None
+        if found is not None and isinstance(first, sh.Text):
+            rest = sh.make_word([sh.Text(first.text[found.end() :], quoted=False), *word.parts[1:]])
             value = analysis.expand(rest, splits=False).value
             if value.kind is Kind.TEXT and (command.words[0].text == "export" or "x" in options):
                 raise Trusting("puts a text of the agent's into the environment of its commands")
@@ -123,18 +120,10 @@ def _note_steering(analysis: ShellAnalysis, call: Call) -> None:
         analysis.force(call, _OPTION.format(call.name))
 
 
-def _do_silently(analysis: ShellAnalysis, call: Call) -> None:
-    _note_steering(analysis, call)
-
-
 def _require_steady(call: Call, arguments: Iterable[Argument] | None = None) -> None:
     """Raise Trusting if an agent may add an option to a tool whose options start programs."""
     if any(argument.steers for argument in (call.arguments if arguments is None else arguments)):
         raise Trusting(_PROGRAM.format(call.name))
-
-
-def _print_fixed(analysis: ShellAnalysis, call: Call) -> Value:
-    return Value(led=True)
 
 
 def _read_with_option(analysis: ShellAnalysis, call: Call) -> Value | None:
@@ -229,16 +218,16 @@ def _find_code(analysis: ShellAnalysis, call: Call) -> str | None:
     return None if place is None or place + 1 >= len(words) else _fill_in(analysis, words[place + 1])
 
 
-def _fill_in(analysis: ShellAnalysis, word: Word) -> str | None:
+def _fill_in(analysis: ShellAnalysis, word: sh.Word) -> str | None:
     """Return code of Python with a number for each expansion, None if an expansion may be code itself."""
-    holes = [make_word([part]) for part in word.parts if not isinstance(part, Text)]
+    holes = [sh.make_word([part]) for part in word.parts if not isinstance(part, sh.Text)]
     kinds = {analysis.expand(hole, splits=False).value.kind for hole in holes}
     if max(kinds, default=Kind.FIXED) > Kind.MAYBE:
         return None
-    texts = [part.text for part in word.parts if isinstance(part, Text)]
+    texts = [part.text for part in word.parts if isinstance(part, sh.Text)]
     if Kind.FIXED in kinds and analysis.may_have_code(texts):
         return None
-    return "".join(part.text if isinstance(part, Text) else "0" for part in word.parts)
+    return "".join(part.text if isinstance(part, sh.Text) else "0" for part in word.parts)
 
 
 def _run_awk(analysis: ShellAnalysis, call: Call) -> Value:
@@ -390,10 +379,6 @@ def _set_options(analysis: ShellAnalysis, call: Call) -> None:
         raise Trusting(f"calls `{call.name}` in a way that is not understood")
 
 
-def _shift(analysis: ShellAnalysis, call: Call) -> None:
-    analysis.shift()
-
-
 def _unset(analysis: ShellAnalysis, call: Call) -> None:
     if not all(_NAME.fullmatch(argument.text or "") for argument in call.arguments):
         raise Trusting("removes a variable or a function in a way that is not understood")
@@ -406,7 +391,7 @@ def _let(analysis: ShellAnalysis, call: Call) -> None:
             raise Trusting("calls `let` in a way that is not understood")
         names = _NAME.findall(text)
         analysis.compute(
-            Arithmetic(tuple(Variable(name, quoted=True) for name in names), assigned=tuple(names))
+            sh.Arithmetic(tuple(sh.Variable(name, quoted=True) for name in names), assigned=tuple(names))
         )
 
 
@@ -414,7 +399,7 @@ def _leave(analysis: ShellAnalysis, call: Call) -> None:
     """Check the argument of `exit` or `return`. The system keeps eight bits of it."""
     command = call.command
     for argument, word in zip(call.arguments, command.words[-1:], strict=False):
-        is_last_status = any(isinstance(part, Variable) and part.name == "?" for part in word.parts)
+        is_last_status = any(isinstance(part, sh.Variable) and part.name == "?" for part in word.parts)
         if argument.value.kind > Kind.FIXED and not is_last_status:
             raise Trusting("exits with a number that the agent chooses, and of 256 bash makes 0")
 
@@ -454,7 +439,7 @@ _TOOLS: dict[str, Tool] = {
     "let": _let,
     "sed": _run_sed,
     "seq": _list_numbers,
-    "shift": _shift,
+    "shift": lambda analysis, _call: analysis.shift(),
     "sort": _sort,
     "timeout": _limit_time,
     "unset": _unset,

@@ -27,12 +27,7 @@ MAX_LISTING_BYTES = 8 * 1024 * 1024
 HOLE_BYTES = 4096
 # Linux defines this constant, and Python has no name for it.
 CLOCK_REALTIME_COARSE = 5
-KINDS = (
-    (stat.S_ISDIR, "folder"),
-    (stat.S_ISREG, "file"),
-    (stat.S_ISLNK, "link"),
-    (stat.S_ISFIFO, "fifo"),
-)
+KINDS = ((stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISFIFO, "fifo"))
 
 
 class TooMuchChanged(ValueError):
@@ -324,3 +319,26 @@ def finish(entries: Sequence[Mapping[str, Any]]) -> None:
             os.setxattr(path, name, base64.b64decode(value), follow_symlinks=False)
         times = (entry["mtime_ns"], entry["mtime_ns"])
         os.utime(path, ns=times, follow_symlinks=False)
+
+
+class SetClock:
+    """Compares the clock of the machine with the time since its boot, which nobody can set.
+
+    A clock that a service only slows down or speeds up changes both times alike.
+    """
+
+    def __init__(self) -> None:
+        self._highest_ns = 0
+        self.note()
+
+    def note(self) -> None:
+        """Record the state of the clock, because someone relies on its time from now on."""
+        # In this order, a delay between the two calls makes the difference smaller.
+        shown = time.time_ns()
+        self._highest_ns = max(self._highest_ns, shown - time.clock_gettime_ns(time.CLOCK_BOOTTIME))
+
+    def back_ns(self) -> int:
+        """Return by how many nanoseconds the clock was set back since the first record, or 0."""
+        # In this order, a delay between the two calls makes the result smaller.
+        since_boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        return max(0, self._highest_ns - (time.time_ns() - since_boot))

@@ -1,4 +1,7 @@
-"""The requests and replies of a machine's procedures. The guest imports this module for type checks only."""
+"""The requests and replies of a machine's procedures. The guest imports this module for type checks only.
+
+`end_all`, `end_shell`, `pause_all`, `resume_all`, `begin` and `clock` have no arguments.
+"""
 
 from __future__ import annotations
 
@@ -81,39 +84,20 @@ class RunScript(RunScriptOptions):
     confined: bool
 
 
-class EndAll(TypedDict):
-    """`end_all`: end every process but PID 1. The reply is an `EndAllReply`."""
-
-
 class EndAllReply(TypedDict):
-    """The ids of the processes that could not be ended."""
+    """The reply of `end_all`: the ids of the processes that could not be ended."""
 
     left: list[int]
 
 
-class PauseAll(TypedDict):
-    """`pause_all` and `resume_all`: stop every process but PID 1, and let them go on. The reply is empty.
-
-    `end_shell` ends the agent's shell in the same form.
-    """
-
-
-class Begin(TypedDict):
-    """`begin`: the reply is a `BeginReply`."""
-
-
 class BeginReply(TypedDict):
-    """A time that is later than every earlier change."""
+    """The reply of `begin`: a time that is later than every earlier change."""
 
     now_ns: int
 
 
-class CheckClock(TypedDict):
-    """`clock`: the reply is a `ClockReply`."""
-
-
 class ClockReply(TypedDict):
-    """By how much the machine's clock was set back since the sandbox started, in nanoseconds."""
+    """The reply of `clock`: how far the clock was set back since the sandbox started, in nanoseconds."""
 
     back_ns: int
 

@@ -1,10 +1,16 @@
-"""The procedures of a machine whose agent is root: its shell, scripts, the end of processes, and files."""
+"""The procedures of a machine whose agent is root: its shell, scripts, the end of processes, and files.
+
+A process may have set a timer that lets it go on after a pause. So nothing of a verdict depends on a pause:
+it only keeps files from changing while they are read, and processes from working in the time of no agent.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
+import time
 
 # The kernel imports some of these when it needs them. Here that would be too late, because an agent that is
 # root may have replaced their files.
@@ -19,20 +25,18 @@ from harness.sandbox.guest import (  # noqa: F401
     terminal,
 )
 from harness.sandbox.guest.jobs import CommandJob
+from harness.sandbox.guest.signals import SIGCONT, SIGSTOP
 from harness.sandbox.guest.users import User
 
-from . import contents, pause
-from .dialects import LOGIN, find_dialect
-from .image_users import find_user
-from .main_process import MainProcess
-from .script_confinement import ScriptConfinement
-from .script_job import ScriptJob
-from .set_clock import SetClock
+from . import contents
+from .contents import SetClock
+from .foreign_image import LOGIN, MainProcess, find_dialect, find_user
+from .script_job import ScriptConfinement, ScriptJob
 from .shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from harness.sandbox.guest.kernel import Kernel, Request
     from harness.sandbox.guest.messages import Hello
@@ -195,7 +199,7 @@ class Machine:
             # The command is being ended, and the shell must run for that.
             self._kernel.loop.after(PAUSE_SECONDS, lambda: self.pause_all(request))
             return
-        stopped_before = pause.stop_everyone()
+        stopped_before = stop_everyone()
         if self._stopped_before is None:
             self._stopped_before = stopped_before
         request.answer({})
@@ -203,7 +207,7 @@ class Machine:
     def resume_all(self, request: Request) -> None:
         """Let the processes go on that `pause_all` has stopped."""
         if self._stopped_before is not None:
-            pause.continue_everyone(self._stopped_before)
+            continue_everyone(self._stopped_before)
             self._stopped_before = None
         request.answer({})
 
@@ -264,3 +268,50 @@ def refuse_imports() -> None:
     """Stop all further imports, because the agent can change every file from now on."""
     sys.path.clear()
     sys.meta_path.clear()
+
+
+STOPPED_STATES = ("T", "t")
+# The kernel holds up such a process, for instance in a vfork. It finds the signal before its next step.
+HELD_STATE = "D"
+STOP_SECONDS = 5.0
+
+
+def list_stopped() -> tuple[list[int], list[int]]:
+    """Return the ids of the processes but PID 1 that are stopped, and of those that run or may run soon."""
+    stopped, running = [], []
+    for pid, _started in processes.list_processes():
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                # Split after the last bracket, because a process may choose any name, brackets included.
+                state = file.read(4096).rpartition(b")")[2].split()[0].decode()
+        except processes.ENDED_MEANWHILE:
+            continue
+        if state in STOPPED_STATES:
+            stopped.append(pid)
+        elif state != HELD_STATE:
+            running.append(pid)
+    return stopped, running
+
+
+def stop_everyone() -> list[int]:
+    """Stop every process but PID 1, which must be the caller; return those that were stopped before.
+
+    Raises OSError if a process does not stop.
+    """
+    before, running = list_stopped()
+    deadline = time.monotonic() + STOP_SECONDS
+    while running:
+        if time.monotonic() > deadline:
+            raise OSError(f"the processes {running[:20]} do not stop")
+        try:
+            os.kill(-1, SIGSTOP)
+        except ProcessLookupError:
+            pass
+        time.sleep(0.0005)
+        running = list_stopped()[1]
+    return before
+
+
+def continue_everyone(stopped_before: Iterable[int]) -> None:
+    """Let all processes go on that `stop_everyone` has stopped, children before shells that watch them."""
+    processes.send(sorted(set(list_stopped()[0]).difference(stopped_before), reverse=True), SIGCONT)

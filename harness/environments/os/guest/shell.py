@@ -20,7 +20,7 @@ from harness.sandbox.guest.cgroup import Counters
 from harness.sandbox.guest.output import PASS_ON_SECONDS, Output
 from harness.sandbox.guest.users import User
 
-from .dialects import LOGIN, Dialect
+from .foreign_image import LOGIN, Dialect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

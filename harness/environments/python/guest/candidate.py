@@ -7,6 +7,8 @@ line of it and gains nothing by that, because the tests trust none of the answer
 from __future__ import annotations
 
 import builtins
+import copy
+import operator
 import os
 import sys
 import types
@@ -14,14 +16,12 @@ from importlib.machinery import ModuleSpec
 
 from . import (
     changes,
-    channel,
     contest_preamble,
+    conversation,
     decoding,
     encoding,
-    exception_classes,
     exceptions,
     lent_functions,
-    operations,
     plain,
     values,
 )
@@ -72,15 +72,15 @@ class Program:
         while True:
             try:
                 letter, payload = self._receive()
-            except channel.ChannelClosed:
+            except conversation.ChannelClosed:
                 return
             self._reply(letter, payload)
 
     def _receive(self) -> tuple[bytes, bytes]:
-        letter, payload = channel.receive(self._descriptor)
+        letter, payload = conversation.receive(self._descriptor)
         self._lent_as = []
-        if letter == channel.LENT:
-            self._lent_as, described, letter, payload = channel.unpack_lent(payload)
+        if letter == conversation.LENT:
+            self._lent_as, described, letter, payload = conversation.unpack_lent(payload)
             if described:
                 new = [name for name in self._lent_as if name[0] == self._received + 1]
                 self._descriptions.update(zip(new, decoding.Decoder(self._object).decode(described)))
@@ -91,21 +91,21 @@ class Program:
         try:
             reply = self._answer(letter, payload)
         except BaseException as error:
-            reply = channel.RAISED, self._encode(self._describe(error), marks=False)
-        channel.send(self._descriptor, *reply)
+            reply = conversation.RAISED, self._encode(self._describe(error), marks=False)
+        conversation.send(self._descriptor, *reply)
 
     def _answer(self, letter: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        if letter == channel.CALL:
+        if letter == conversation.CALL:
             return self._call(payload)
         argument = decoding.Decoder(self._object).decode(payload)
-        if letter == channel.GET:
-            return channel.VALUE, self._get(argument)
-        if letter == channel.NEXT:
+        if letter == conversation.GET:
+            return conversation.VALUE, self._get(argument)
+        if letter == conversation.NEXT:
             return self._next(argument)
-        if letter == channel.TRUTH:
-            return channel.VALUE, self._encode(bool(argument))
+        if letter == conversation.TRUTH:
+            return conversation.VALUE, self._encode(bool(argument))
         self._load(argument)
-        return channel.VALUE, self._encode(None)
+        return conversation.VALUE, self._encode(None)
 
     def _load(self, sources: tuple[str, ...]) -> None:
         module = contest_preamble.find(sources[0]) if sources[0] else None
@@ -132,7 +132,7 @@ class Program:
             raise NameError(f"name '{name}' is not defined") from None
         description = None
         if isinstance(value, type) and issubclass(value, BaseException):
-            description = exception_classes.describe_class(value, self._number_of)
+            description = exceptions.describe_class(value, self._number_of)
         found = plain.as_function(value) if callable(value) else value, description
         return self._encode(found, marks=description is None)
 
@@ -141,17 +141,17 @@ class Program:
         function, args, *rest = decoder.decode(payload)
         kwargs = rest[0] if rest else {}
         if function == "leave":
-            function, args = operations.leave, (args[0], self._rebuild(args[1]))
+            function, args = leave, (args[0], self._rebuild(args[1]))
         elif type(function) is str:
-            function = operations.OPERATIONS[function]
+            function = OPERATIONS[function]
         known = decoder.containers
         before = changes.snapshot(known)
-        answer, result = channel.VALUE, None
+        answer, result = conversation.VALUE, None
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            answer, result = channel.RAISED, self._describe(error)
-        encoder = encoding.Encoder(self._handle, known, marks=answer == channel.VALUE)
+            answer, result = conversation.RAISED, self._describe(error)
+        encoder = encoding.Encoder(self._handle, known, marks=answer == conversation.VALUE)
         return changes.reply(encoder, answer, result, known, before)
 
     def _next(self, iterator: Any) -> tuple[bytes, bytes]:
@@ -162,9 +162,9 @@ class Program:
         if step == "throw":
             args = tuple(map(self._rebuild, args))
         try:
-            return channel.VALUE, self._encode(getattr(iterator, step)(*args))
+            return conversation.VALUE, self._encode(getattr(iterator, step)(*args))
         except StopIteration as stop:
-            return channel.STOPPED, self._encode(stop.value)
+            return conversation.STOPPED, self._encode(stop.value)
 
     def _call_back(self, name: tuple[int, int], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function of the tests in their process. The function may call this program in turn.
@@ -172,16 +172,16 @@ class Program:
         `name` is the number of the message that lent the function first, and its place in that message.
         """
         encoder = encoding.Encoder(self._handle, marks=True)
-        channel.send(self._descriptor, channel.CALLBACK, encoder.encode((*name, args, kwargs)))
+        conversation.send(self._descriptor, conversation.CALLBACK, encoder.encode((*name, args, kwargs)))
         while True:
             letter, payload = self._receive()
-            if letter in (channel.VALUE, channel.RAISED, channel.CHANGED):
+            if letter in (conversation.VALUE, conversation.RAISED, conversation.CHANGED):
                 break
             self._reply(letter, payload)
         result = decoding.Decoder(self._object, encoder.containers).decode(payload)
-        if letter == channel.CHANGED:
+        if letter == conversation.CHANGED:
             letter, result = changes.apply(result, encoder.containers)
-        if letter == channel.RAISED:
+        if letter == conversation.RAISED:
             error = exceptions.rebuild(result, self._exceptions)
             self._raised[id(error)] = error, self._received
             raise error
@@ -305,3 +305,88 @@ def prepare_interpreter(packages: Callable[[], list[str]]) -> None:
     site.sethelper()
     sys.argv = [PROGRAM_NAME]
     sys.path[:] = [*packages(), ""]
+
+
+CALCULATIONS: dict[str, Callable[..., Any]] = {
+    **{
+        name: getattr(operator, name)
+        for name in ("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod")
+    },
+    **{name: getattr(operator, name) for name in ("lshift", "rshift", "xor")},
+    "and": operator.and_,
+    "or": operator.or_,
+    "pow": pow,
+    "divmod": divmod,
+}
+
+
+def enter(value: Any) -> Any:
+    """Enter a context manager as `with` does."""
+    kind = type(value)
+    if not hasattr(kind, "__enter__") or not hasattr(kind, "__exit__"):
+        raise TypeError(f"'{kind.__name__}' object does not support the context manager protocol")
+    return kind.__enter__(value)
+
+
+def leave(value: Any, error: BaseException | None) -> bool:
+    """Leave a context manager as `with` does, and return whether it suppresses the error.
+
+    An error that it raises again stays with the tests.
+    """
+    try:
+        return bool(type(value).__exit__(value, None if error is None else type(error), error, None))
+    except BaseException as raised:
+        if raised is not error:
+            raise
+        return False
+
+
+def run_coroutine(coroutine: Any) -> Any:
+    """Return the result of a coroutine. All coroutines of a program run in one event loop."""
+    import asyncio
+
+    try:
+        loop = asyncio.get_event_loop_policy().get_event_loop()
+    except RuntimeError:
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+    return loop.run_until_complete(coroutine)
+
+
+def numbers_in(value: Any) -> tuple[object, ...]:
+    """Return the object as a float, as an integer and as an index, with None for each that it is not."""
+    return _as_number(float, value), _as_number(int, value), _as_number(operator.index, value)
+
+
+def _as_number(convert: Callable[[Any], Any], value: Any) -> float | int | None:
+    if not hasattr(type(value), "__index__") and not hasattr(type(value), f"__{convert.__name__}__"):
+        return None
+    try:
+        number = convert(value)
+    except Exception:
+        return None
+    return number if convert is float else int(number)
+
+
+def _reflect(calculate: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda value, other: calculate(other, value)
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    **{kind.__name__: kind for kind in (getattr, setattr, delattr, str, repr, len, iter, hash, format)},
+    **{
+        kind.__name__: kind
+        for kind in (isinstance, issubclass, int, float, complex, bytes, abs, round, reversed)
+    },
+    **{name: getattr(operator, name) for name in ("eq", "lt", "le", "gt", "ge", "contains", "index")},
+    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "neg", "pos", "invert")},
+    **CALCULATIONS,
+    **{f"r{name}": _reflect(calculate) for name, calculate in CALCULATIONS.items()},
+    **{f"i{name}": getattr(operator, f"i{name}", calculate) for name, calculate in CALCULATIONS.items()},
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "enter": enter,
+    "close": operator.methodcaller("close"),
+    "await": run_coroutine,
+    "numbers": numbers_in,
+}

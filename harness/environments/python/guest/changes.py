@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 
-from . import converted, plain
-from .channel import CHANGED, RAISED, VALUE, ChannelBreach
+from . import plain
+from .conversation import CHANGED, RAISED, VALUE, ChannelBreach
 from .decoding import pairs
-from .values import ValueRefused
-from .weights import check_hashes, check_weight
+from .plain import ValueRefused
+from .values import check_hashes, check_weight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _contents(container: Any) -> tuple[Any, ...] | bytes:
 
 def _holds_bytes(container: object) -> bool:
     """Return whether a container is a bytearray or an array, which hold numbers and no objects."""
-    kind = converted.base_of(type(container))
+    kind = plain.base_of(type(container))
     return isinstance(container, bytearray) or (kind.__module__ == "array" and plain.in_library(kind))
 
 

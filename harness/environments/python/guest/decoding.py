@@ -6,7 +6,8 @@ import math
 import struct
 from collections import Counter, OrderedDict, defaultdict, deque
 
-from . import converted
+from . import plain
+from .plain import ValueRefused
 from .values import (
     ARRAY_ITEMS,
     COMPLEX,
@@ -30,11 +31,11 @@ from .values import (
     TOO_MANY_ITEMS,
     TYPECODES,
     LimitReached,
-    ValueRefused,
     add_reduction,
     check_exponent,
+    check_hashes,
+    check_weight,
 )
-from .weights import check_hashes, check_weight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -171,24 +172,24 @@ class Decoder:
             raise ValueRefused("a mark on a mark")
         if tag == b"r":
             # A subclass would hold a copy, and a short reference may name a large container.
-            if mark != converted.LOOKALIKE:
+            if mark != plain.LOOKALIKE:
                 raise ValueRefused("a subclass of a container that is already there")
             (number,) = LENGTH.unpack_from(data, position + 1)
             self._resolve(number)
-            return converted.convert(mark, self._containers[number]), position + 5
+            return plain.convert(mark, self._containers[number]), position + 5
         number = len(self._containers)
         self._mark = mark
         value, position = self._read(data, position)
         self._mark = b""
         if len(self._containers) == number:
             if type(value) is not _Open:
-                return converted.convert(mark, value), position
+                return plain.convert(mark, value), position
             finish = value.finish
-            value.finish = lambda items: converted.convert(mark, finish(items))
+            value.finish = lambda items: plain.convert(mark, finish(items))
             return value, position
-        if mark == converted.SUBCLASS:
+        if mark == plain.SUBCLASS:
             return value, position
-        holder = self._holders[number] = converted.convert(mark, self._containers[number])
+        holder = self._holders[number] = plain.convert(mark, self._containers[number])
         if type(value) is not _Open:
             return holder, position
         fill = value.finish
@@ -253,8 +254,8 @@ class Decoder:
         return Fraction(numerator, denominator)
 
     def _keep(self, container: Any) -> Any:
-        if self._mark == converted.SUBCLASS:
-            container = converted.convert(self._mark, container)
+        if self._mark == plain.SUBCLASS:
+            container = plain.convert(self._mark, container)
         self._containers.append(container)
         return container
 
@@ -268,11 +269,7 @@ def _take(data: bytes, position: int) -> tuple[bytes, int]:
 
 
 def _empty_mapping(tag: bytes) -> dict[Any, Any]:
-    kinds: dict[bytes, Callable[[], dict[Any, Any]]] = {
-        b"d": dict,
-        b"C": Counter,
-        b"O": OrderedDict,
-    }
+    kinds: dict[bytes, Callable[[], dict[Any, Any]]] = {b"d": dict, b"C": Counter, b"O": OrderedDict}
     return kinds[tag]()
 
 

@@ -7,7 +7,8 @@ import struct
 from collections import OrderedDict
 from itertools import chain
 
-from . import converted, plain
+from . import plain
+from .plain import ValueRefused
 from .values import (
     ARRAY_ITEMS,
     COMPLEX,
@@ -31,13 +32,12 @@ from .values import (
     TOO_MANY_ITEMS,
     TYPECODES,
     LimitReached,
-    ValueRefused,
     add_reduction,
     check_exponent,
+    check_weight,
     is_array,
     tag_of,
 )
-from .weights import check_weight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -165,11 +165,11 @@ class Encoder:
         if is_array(kind) and value.ndim and value.dtype.str in ARRAY_ITEMS:
             parts.append(b"Y")
             return iter((value.dtype.str, value.shape, value.tobytes())), 0
-        inside = value._data if issubclass(kind, converted.Lookalike) else plain.inside(value, kind)
+        inside = value._data if issubclass(kind, plain.Lookalike) else plain.inside(value, kind)
         if inside is None:
             return self._write_handle(value, parts)
         inner = self._write_inside(inside, value, parts, open_immutables)
-        if self._marks and not parts[-1].startswith(_HANDLES) and (mark := converted.relation(kind, inside)):
+        if self._marks and not parts[-1].startswith(_HANDLES) and (mark := plain.relation(kind, inside)):
             parts[-1] = b"x" + mark + parts[-1]
         return inner
 

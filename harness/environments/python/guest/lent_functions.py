@@ -41,11 +41,7 @@ def describe(function: Any) -> tuple[object, ...] | None:
         inner.__name__[:MAX_TEXT],
         doc[:MAX_TEXT] if type(doc) is str else None,
         code.co_varnames[first : code.co_argcount + code.co_kwonlyargcount],
-        (
-            positional,
-            max(code.co_posonlyargcount - first, 0),
-            min(len(inner.__defaults__ or ()), positional),
-        ),
+        (positional, max(code.co_posonlyargcount - first, 0), min(len(inner.__defaults__ or ()), positional)),
         bool(code.co_flags & VARARGS),
         bool(code.co_flags & VARKEYWORDS),
         tuple(inner.__kwdefaults__ or ()),

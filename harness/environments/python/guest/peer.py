@@ -8,18 +8,9 @@ import functools
 import operator
 import types
 
-from . import (
-    changes,
-    channel,
-    decoding,
-    encoding,
-    exception_classes,
-    exceptions,
-    plain,
-    values,
-)
+from . import changes, conversation, decoding, encoding, exceptions, plain, values
 from .conversation import Diverged, RecordFull
-from .converted import Lookalike, base_of
+from .plain import Lookalike, base_of
 from .remote import (
     RemoteCallable,
     RemoteCallableInstance,
@@ -159,11 +150,11 @@ class Candidate:
 
     def load(self, *sources: str) -> None:
         """Run all sources in the candidate's process, in one namespace."""
-        self.ask(channel.LOAD, sources)
+        self.ask(conversation.LOAD, sources)
 
     def get(self, name: str) -> Any:
         """Return what the program defines under `name`: a plain value, a class to catch, or a stand-in."""
-        found = self.ask(channel.GET, name)
+        found = self.ask(conversation.GET, name)
         if type(found) is not tuple or len(found) != 2:
             raise self._breach("a name without its value")
         value, description = found
@@ -180,8 +171,8 @@ class Candidate:
     def _class_to_catch(self, description: object) -> type[BaseException]:
         """Return an exception class of the candidate by its description."""
         try:
-            kind = exception_classes.build_class(description, self._exceptions)
-        except values.ValueRefused as refused:
+            kind = exceptions.build_class(description, self._exceptions)
+        except plain.ValueRefused as refused:
             raise self._breach(str(refused)) from None
         self._refuse_to_catch_failures(kind)
         return kind
@@ -201,7 +192,7 @@ class Candidate:
         """Ask the candidate to apply an operation to its own object, and return the result."""
         encoder = self._encoder()
         payload = encoder.encode((operation, operands))
-        result = self._exchange(channel.CALL, payload, encoder.containers)
+        result = self._exchange(conversation.CALL, payload, encoder.containers)
         if operation == "getattr":
             self._refuse_to_catch_failures(result)
         return result
@@ -241,14 +232,14 @@ class Candidate:
         traceback = error.__traceback__
         description = self._describe(error)
         error.__traceback__ = traceback
-        return self.ask(channel.NEXT, (generator, "throw", (description,)))
+        return self.ask(conversation.NEXT, (generator, "throw", (description,)))
 
     def call(self, function: RemoteObject, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         encoder = self._encoder()
         payload = encoder.encode((function, args, kwargs) if kwargs else (function, args))
         outcome: list[Any] = []
         self.last_call = (args, kwargs, outcome)
-        result = self._exchange(channel.CALL, payload, encoder.containers)
+        result = self._exchange(conversation.CALL, payload, encoder.containers)
         outcome.append(result)
         return result
 
@@ -258,29 +249,29 @@ class Candidate:
         try:
             self._send(letter, payload)
             answer, data = self._link.receive()
-            while answer == channel.CALLBACK:
+            while answer == conversation.CALLBACK:
                 self._serve_callback(data)
                 answer, data = self._link.receive()
             decoder = decoding.Decoder(self._remote, containers)
             value = decoder.decode(data)
-            if answer == channel.CHANGED:
+            if answer == conversation.CHANGED:
                 answer, value = changes.apply(value, containers)
-            if answer == channel.VALUE:
+            if answer == conversation.VALUE:
                 return value
-            if answer == channel.STOPPED and letter == channel.NEXT:
+            if answer == conversation.STOPPED and letter == conversation.NEXT:
                 raise StopIteration(value)
-            if answer != channel.RAISED:
-                raise channel.ChannelBreach(f"unknown answer {answer!r}")
+            if answer != conversation.RAISED:
+                raise conversation.ChannelBreach(f"unknown answer {answer!r}")
             if decoder.has_marks:
-                raise channel.ChannelBreach("an exception with values of other classes")
+                raise conversation.ChannelBreach("an exception with values of other classes")
             error = exceptions.rebuild(value, self._exceptions, self._raised)
-        except channel.ChannelClosed:
+        except conversation.ChannelClosed:
             self.lost = "the program's process ended before the tests did"
             raise CandidateLost(self.lost) from None
         except RecordFull as full:
             self.lost = str(full)
             raise CandidateLost(self.lost) from None
-        except (channel.ChannelBreach, values.ValueRefused) as breach:
+        except (conversation.ChannelBreach, plain.ValueRefused) as breach:
             raise self._breach(str(breach)) from None
         if isinstance(error, StopIteration):
             # If a call inside a loop of the test raised StopIteration, the loop would end as if it were
@@ -304,7 +295,7 @@ class Candidate:
     def _serve_callback(self, data: bytes) -> None:
         """Run a function of the tests for the candidate, with the plain arguments that it sends."""
         if self._callbacks_left == 0 or self._callback_depth == MAX_CALLBACK_DEPTH:
-            raise channel.ChannelBreach("the program called the tests' functions too often")
+            raise conversation.ChannelBreach("the program called the tests' functions too often")
         self._callbacks_left -= 1
         decoder = decoding.Decoder(self._remote)
         try:
@@ -313,14 +304,14 @@ class Candidate:
                 raise TypeError
             function = self._callbacks[message, place]
         except (TypeError, ValueError, KeyError):
-            raise channel.ChannelBreach("a call of a function that the tests do not have") from None
+            raise conversation.ChannelBreach("a call of a function that the tests do not have") from None
         if type(args) is not tuple or type(kwargs) is not dict:
-            raise channel.ChannelBreach("a call without arguments")
+            raise conversation.ChannelBreach("a call without arguments")
         self._callback_depth += 1
         try:
             *reply, raised = self._run_callback(function, args, kwargs, decoder.containers)
         except Exception as error:
-            reply, raised = [channel.RAISED, self._encoder().encode(self._describe(error))], error
+            reply, raised = [conversation.RAISED, self._encoder().encode(self._describe(error))], error
         finally:
             self._callback_depth -= 1
         number = self._send(*reply)
@@ -339,13 +330,13 @@ class Candidate:
         The program gets every exception, because it may swallow one that a test expects to arrive.
         """
         before = changes.snapshot(containers)
-        answer, result, raised = channel.VALUE, None, None
+        answer, result, raised = conversation.VALUE, None, None
         try:
             result = function(*args, **kwargs)
         except (CandidateLost, Diverged):
             raise
         except BaseException as error:
-            answer, result, raised = channel.RAISED, self._describe(error), error
+            answer, result, raised = conversation.RAISED, self._describe(error), error
         return *changes.reply(self._encoder(containers), answer, result, containers, before), raised
 
     def _describe(self, error: BaseException) -> object:
@@ -416,7 +407,7 @@ def _built_in_type(number: int) -> type:
     """Return a built-in type that the candidate names. Raises ValueRefused for a function."""
     kind = getattr(builtins, values.BUILTIN_NAMES[number])
     if not isinstance(kind, type):
-        raise values.ValueRefused("a built-in function in the place of a value")
+        raise plain.ValueRefused("a built-in function in the place of a value")
     return kind
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 
-from . import channel
-from .converted import data_in
+from . import conversation
+from .plain import data_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class RemoteObject:
         self._candidate.operate("delattr", self, name)
 
     def __bool__(self) -> bool:
-        return self._candidate.ask(channel.TRUTH, self) is True
+        return self._candidate.ask(conversation.TRUTH, self) is True
 
     def __repr__(self) -> str:
         return f"<an object of the program's, number {self._number}>"
@@ -85,10 +85,10 @@ class RemoteIterator(RemoteObject):
         return self
 
     def __next__(self) -> Any:
-        return self._candidate.ask(channel.NEXT, self)
+        return self._candidate.ask(conversation.NEXT, self)
 
     def send(self, value: Any) -> Any:
-        return self._candidate.ask(channel.NEXT, (self, "send", (value,)))
+        return self._candidate.ask(conversation.NEXT, (self, "send", (value,)))
 
     def throw(self, kind: Any, value: BaseException | None = None, _traceback: object = None) -> Any:
         """Throw an exception into a generator. `contextlib` alone passes three arguments.
@@ -337,16 +337,7 @@ def _comparison(name: str, operation: str) -> Callable[..., Any]:
 
 
 OPERATORS = (
-    "getitem",
-    "setitem",
-    "delitem",
-    "neg",
-    "pos",
-    "abs",
-    "invert",
-    "round",
-    "reversed",
-    "complex",
+    *("getitem", "setitem", "delitem", "neg", "pos", "abs", "invert", "round", "reversed", "complex"),
     "bytes",
 )
 CALCULATIONS = (

@@ -1,4 +1,10 @@
-"""The roles of the spawners' children: a candidate under tests, a program on its own, and the tests."""
+"""The roles of the spawners' children: a candidate under tests, a program on its own, and the tests.
+
+A spawner rehearses its role with a small graded program, to do Python's first-time work for its children. The
+first run of a function, the first lookup of an attribute and the first compilation write to memory that
+stays. If a forked child did this first, it would have to copy those pages, in every sample again. The
+messages of the other side are made up here, so that no other process takes part.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +15,12 @@ import typing  # noqa: F401 - many programs and tests import it: once here, not 
 from os import O_RDWR, close, dup2, fstat, getpid, read, write
 from os import open as os_open
 
-from harness.sandbox.guest import confinement, json_text, processes
+from harness.sandbox.guest import confinement, json_text, links, processes
 from harness.sandbox.guest.processes import become_limited
 from harness.sandbox.guest.processor_time import COUNTER
 
-from . import candidate, rehearsal, trusted_tests
+from . import candidate, conversation, encoding, trusted_tests, values
+from .assert_calls import SETUP_NAME, TESTS_NAME
 from .spawner import Role, wait_for_adoption
 
 TYPE_CHECKING = False
@@ -48,13 +55,13 @@ class _Standalone:
 def _configure_candidates(settings: dict[str, Any]) -> None:
     processes.limit_children(settings["limits"])
     if settings.get("calls") or "stdin" in settings:
-        from . import mocked_stdin, standalone
+        from . import standalone
 
         standalone.warm_up()
     if "stdin" in settings:
         _Standalone.is_wanted = True
         _Standalone.preamble_bytes = settings["preamble_bytes"]
-        _Standalone.run = mocked_stdin.run if settings["stdin"] == "mocked" else standalone.run
+        _Standalone.run = standalone.run_mocked if settings["stdin"] == "mocked" else standalone.run
     wanted = settings["environment"]
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
@@ -65,7 +72,7 @@ def _configure_candidates(settings: dict[str, Any]) -> None:
 def _warm_up_candidates() -> None:
     # Programs on their own run none of the code that is rehearsed.
     if not _Standalone.is_wanted:
-        rehearsal.rehearse_program()
+        rehearse_program()
 
 
 def _before_candidate(child: Child) -> None:
@@ -205,6 +212,60 @@ def _package_folders() -> list[str]:
     return [*sys.path, *(folder for folder in (local, *PACKAGE_FOLDERS) if os.path.isdir(folder))]
 
 
+ROUNDS = 3
+REHEARSED_PROGRAM = (
+    "from typing import List\n\n\ndef f(items: List[int]) -> List[int]:\n    return sorted(items)\n"
+)
+REHEARSED_TESTS = "def check(f):\n    assert f([2, 1]) == [1, 2]\n    assert f([]) == []\n\n\ncheck(f)\n"
+
+
+def rehearse_tests() -> None:
+    """Run tests on prepared answers."""
+    compiled = marshal.dumps(
+        (compile(REHEARSED_TESTS, TESTS_NAME, "exec"), compile(REHEARSED_TESTS, TESTS_NAME, "exec"))
+    )
+    request = {
+        "preamble": "",
+        "program": REHEARSED_PROGRAM,
+        "setup": "",
+        "compiled_setup": marshal.dumps(compile("", SETUP_NAME, "exec")),
+        "statements": [REHEARSED_TESTS],
+        "compiled": [compiled],
+        "beginning": marshal.dumps(None),
+        "exports": {"f": "f"},
+        "classes": {},
+    }
+    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0, None))
+    for _ in range(ROUNDS):
+        tests, program = links.stream_pair()
+        for answer in (None, (object(), None), [1, 2], []):
+            conversation.send(program.fileno(), conversation.VALUE, encoder.encode(answer))
+        report = trusted_tests.run(
+            tests.fileno(), marshal.loads(marshal.dumps(request)), lambda _candidate: None
+        )
+        json_text.encode(report)
+        tests.close()
+        program.close()
+
+
+def rehearse_program() -> None:
+    """Run a program with the requests of prepared tests."""
+    main = sys.modules["__main__"]
+    encoder = encoding.Encoder(lambda _function: (values.CALLABLE, 0, None))
+    for _ in range(ROUNDS):
+        tests, program = links.stream_pair()
+        conversation.send(tests.fileno(), conversation.LOAD, encoder.encode(("", REHEARSED_PROGRAM)))
+        conversation.send(tests.fileno(), conversation.GET, encoder.encode("f"))
+        for argument in ([2, 1], []):
+            conversation.send(tests.fileno(), conversation.CALL, encoder.encode((object(), (argument,), {})))
+        tests.shutdown(1)
+        candidate.serve(program.fileno())
+        tests.close()
+        program.close()
+    sys.modules["__main__"] = main
+    del sys.modules[candidate.MODULE_NAME]
+
+
 CANDIDATE = Role(
     _prepare_candidates,
     _configure_candidates,
@@ -213,4 +274,4 @@ CANDIDATE = Role(
     _be_candidate,
     attach=confinement.new_ruleset,
 )
-TESTS = Role(_prepare_tests, _configure_tests, rehearsal.rehearse_tests, lambda _child: None, _be_tests)
+TESTS = Role(_prepare_tests, _configure_tests, rehearse_tests, lambda _child: None, _be_tests)

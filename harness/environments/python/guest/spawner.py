@@ -8,16 +8,20 @@ does little for each child.
 
 A spawner learns nothing about its children but their process ids, because every later child can read all of
 its memory. If it waited for a child, the exit status and the counters of that child would reach the next one.
-Each child is therefore a sibling of the spawner. Where the kernel makes no siblings, a short-lived fork of
-the spawner starts the child, and its end makes PID 1 the parent.
+Each child is therefore a sibling of the spawner, which only PID 1 can wait for. Linux makes one by clone(2)
+with CLONE_PARENT, and neither Python nor the C library has a function for it. Where the kernel makes no
+siblings, a short-lived fork of the spawner starts the child, and its end makes PID 1 the parent.
 """
 
 from __future__ import annotations
 
+import _ctypes
+import errno
 import gc
 import marshal
 import os
 from _socket import MSG_DONTWAIT
+from _thread import get_native_id
 from marshal import dumps, loads
 from os import _exit, close, fork, pipe, read, waitpid, write
 
@@ -25,8 +29,6 @@ from harness.sandbox.guest import links, processes
 from harness.sandbox.guest.jobs import NOT_STARTED
 from harness.sandbox.guest.links import receive_with_descriptors
 from harness.sandbox.guest.signals import SIG_DFL, SIGCHLD, set_handler, set_wakeup_fd
-
-from . import siblings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ def _serve(link: Link, role: Role) -> None:
     role.prepare()
     configured = b""
     forks = 0
-    forker = siblings.Forker()
+    forker = Forker()
     gc.freeze()
     while True:
         data, descriptors = receive_with_descriptors(link, MAX_ORDER_BYTES)
@@ -196,12 +198,7 @@ def _serve(link: Link, role: Role) -> None:
 
 
 def _start_sibling(
-    link: Link,
-    role: Role,
-    child: Child,
-    descriptors: tuple[int, ...],
-    adopted: int,
-    forker: siblings.Forker,
+    link: Link, role: Role, child: Child, descriptors: tuple[int, ...], adopted: int, forker: Forker
 ) -> None:
     """Start a child of PID 1, and report its process id, or 0 if there is no room for it.
 
@@ -273,3 +270,98 @@ def wait_for_adoption(child: Child) -> None:
     if not read(child.adoption, 1):
         _exit(1)
     close(child.adoption)
+
+
+PARENT, SET_ID, CLEAR_ID = 0x8000, 0x1000000, 0x200000
+CDECL, WITH_PYTHONS_LOCK, WITH_ERRNO = 0x1, 0x4, 0x8
+# The C library keeps the id of a thread in front of the thread's list of robust locks.
+ID_TO_LIST, LIST_BYTES = 16, 24
+
+
+class _Calls:
+    """The numbers of clone, set_robust_list and get_robust_list.
+
+    `place` is the index of the address of the child's id among the arguments of clone.
+    """
+
+    def __init__(self, clone: int, set_list: int, get_list: int, place: int) -> None:
+        self.clone = clone
+        self.set_list = set_list
+        self.get_list = get_list
+        self.place = place
+
+
+CALLS = {"x86_64": _Calls(56, 273, 274, 3), "aarch64": _Calls(220, 99, 100, 4)}
+
+
+class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "l"
+
+
+class _OfPython(_ctypes.CFuncPtr):
+    """A function of Python's own, which needs its lock."""
+
+    _flags_ = CDECL | WITH_PYTHONS_LOCK
+    _argtypes_ = ()
+    _restype_ = None
+
+
+class _SystemCall(_ctypes.CFuncPtr):
+    # Python's lock is held, because the child must have it.
+    _flags_ = CDECL | WITH_PYTHONS_LOCK | WITH_ERRNO
+    _argtypes_ = (_Long,) * 6
+    _restype_ = _Long
+
+
+class Forker:
+    """Forks siblings of a process with one thread. `is_possible` is whether the machine can."""
+
+    def __init__(self) -> None:
+        library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+
+        def find(kind: Any, name: str) -> Any:
+            return kind(_ctypes.dlsym(library, name))
+
+        self._call = find(_SystemCall, "syscall")
+        self._before = find(_OfPython, "PyOS_BeforeFork")
+        self._after_in_parent = find(_OfPython, "PyOS_AfterFork_Parent")
+        self._after_in_child = find(_OfPython, "PyOS_AfterFork_Child")
+        self._calls = CALLS.get(os.uname().machine)
+        self._list = self._find_list()
+        self.is_possible = self._list > 0
+
+    def _find_list(self) -> int:
+        """Return the address of this thread's robust locks, or 0 if the id of the thread is not before it."""
+        if self._calls is None:
+            return 0
+        found, size = _Long(), _Long()
+        places = _ctypes.addressof(found), _ctypes.addressof(size)
+        if self._call(self._calls.get_list, 0, *places, 0, 0) != 0 or size.value != LIST_BYTES:
+            return 0
+        # Half of the number is the id, in four bytes.
+        kept = _Long.from_address(found.value - ID_TO_LIST).value & 0xFFFFFFFF
+        return found.value if kept == get_native_id() else 0
+
+    def fork(self) -> int:
+        """Return 0 in the sibling, and its process id here.
+
+        Raises OSError if there is no room for it. If the machine cannot make siblings, `is_possible` is then
+        False.
+        """
+        calls = self._calls
+        if calls is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        arguments = [PARENT | SET_ID | CLEAR_ID | SIGCHLD, 0, 0, 0, 0]
+        arguments[calls.place] = self._list - ID_TO_LIST
+        self._before()
+        pid: int = self._call(calls.clone, *arguments)
+        if pid == 0:
+            self._call(calls.set_list, self._list, LIST_BYTES, 0, 0, 0)
+            self._after_in_child()
+            return 0
+        self._after_in_parent()
+        if pid < 0:
+            number = _ctypes.get_errno()
+            self.is_possible = number in (errno.EAGAIN, errno.ENOMEM)
+            raise OSError(number, os.strerror(number))
+        return pid

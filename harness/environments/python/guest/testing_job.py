@@ -318,15 +318,16 @@ def _for_the_tests(request: dict[str, Any], body: bytes, candidate_uid: int) -> 
     if "calls" in request:
         return marshal.dumps({**request, "body": body, "candidate_uid": candidate_uid})
     # Imported here, because the spawners would otherwise have to copy its modules in each fork.
-    from . import asserts, beginnings
+    from . import compiled_tests
 
     wanted = {name: request[name] for name in TESTS_NEED}
-    wanted["compiled_setup"] = asserts.compile_setup_ahead(request["setup"])
-    wanted["beginning"] = beginnings.compile_beginning_ahead(
+    wanted["compiled_setup"] = compiled_tests.compile_setup_ahead(request["setup"])
+    wanted["beginning"] = compiled_tests.compile_beginning_ahead(
         tuple(request["statements"]), frozenset(request["exports"])
     )
     with_classes = bool(request["classes"])
     wanted["compiled"] = [
-        asserts.compile_ahead(statement, with_classes=with_classes) for statement in request["statements"]
+        compiled_tests.compile_ahead(statement, with_classes=with_classes)
+        for statement in request["statements"]
     ]
     return marshal.dumps(wanted)

@@ -5,23 +5,28 @@ no candidate can be the reason. Then the tests run twice. First they drive the l
 they run on its recorded answers and judge (`conversation`). Only plain data arrives here from the candidate's
 process, rebuilt from bytes by a decoder that can build nothing else. Any other or missing answer fails the
 test.
+
+A test that draws random numbers must make the same calls each time. The generators of `random` and
+`numpy.random` that exist already are put back to their state. A generator that the tests make without a seed,
+and everything else that asks the operating system for random bytes, gets the bytes of a stream that begins
+anew.
 """
 
 from __future__ import annotations
 
 import builtins
 import marshal
+import os
+import sys
 
+from .assert_calls import MAX_EVIDENCE, SETUP_NAME, Driver, Judge, line_of
 from .conversation import LARGE_BYTES, Diverged, Live, Replay
-from .driving import Driver
 from .evidence import bound, describe
-from .judging import MAX_EVIDENCE, SETUP_NAME, Judge, line_of
 from .peer import Candidate, CandidateLost, UnsupportedTestError
-from .randomness import Randomness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import CodeType
     from typing import Any
 
@@ -148,9 +153,9 @@ def _beginning(request: dict[str, Any]) -> CodeType | None:
     """Return the code of what the statements do before they use the program, or None if that is nothing."""
     ahead = request["beginning"]
     if ahead is None:
-        from . import beginnings
+        from . import compiled_tests
 
-        ahead = beginnings.compile_beginning(request["statements"], request["exports"])
+        ahead = compiled_tests.compile_beginning(request["statements"], request["exports"])
     code: CodeType | None = marshal.loads(ahead)
     return code
 
@@ -216,9 +221,72 @@ def _codes(
     if ahead is not None:
         drive, judge = marshal.loads(ahead)
         return drive, judge
-    from . import asserts
+    from . import compiled_tests
 
     try:
-        return asserts.compile_test(statement, with_classes=with_classes)
+        return compiled_tests.compile_test(statement, with_classes=with_classes)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None, None
+
+
+# Sources with one of these words may draw random numbers. `tempfile` chooses random names.
+WORDS = ("random", "secrets", "uuid", "tempfile")
+KEY_BYTES = 32
+
+
+class Randomness:
+    """The state of all random numbers of this process, which must be the one of the tests.
+
+    Args:
+        sources: The source of the tests. Without one of the `WORDS` in it, nothing is done.
+    """
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        sources = tuple(sources)
+        self._is_wanted = any(word in source for source in sources for word in WORDS)
+        self._has_numpy = any("numpy" in source for source in sources)
+        self._states: list[tuple[Any, Any]] = []
+        if self._is_wanted:
+            self._replace()
+
+    def begin(self) -> None:
+        """Put all generators back to their state, and begin the stream of random bytes anew."""
+        if self._is_wanted:
+            self._drawn = 0
+            for restore, state in self._states:
+                restore(state)
+
+    def _replace(self) -> None:
+        import random
+
+        self._key = os.urandom(KEY_BYTES)
+        self._drawn = 0
+        os.urandom = self._draw
+        random._urandom = self._draw  # type: ignore[attr-defined]
+        seed = random.Random.seed
+
+        def seed_by_stream(generator: random.Random, a: Any = None, version: int = 2) -> None:
+            seed(generator, int.from_bytes(self._draw(KEY_BYTES), "big") if a is None else a, version)
+
+        random.Random.seed = seed_by_stream  # type: ignore[method-assign, assignment]
+        # The module has the methods of one generator as its functions.
+        random.seed = random._inst.seed
+        self._states.append((random.setstate, random.getstate()))
+        if self._has_numpy:
+            try:
+                import numpy.random
+            except ImportError:
+                return
+            self._states.append((numpy.random.set_state, numpy.random.get_state()))
+
+    def _draw(self, size: int, /) -> bytes:
+        """Return the next bytes of the stream, in the place of `os.urandom`."""
+        from hashlib import blake2b
+
+        if size < 0:
+            raise ValueError("negative argument not allowed")
+        pieces = []
+        for _ in range(-(-size // blake2b.MAX_DIGEST_SIZE)):
+            pieces.append(blake2b(self._drawn.to_bytes(8, sys.byteorder), key=self._key).digest())
+            self._drawn += 1
+        return b"".join(pieces)[:size]

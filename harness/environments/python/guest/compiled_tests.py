@@ -1,8 +1,12 @@
-"""Compile tests twice: once to drive the living program, and once to judge the record of its answers.
+"""Compile tests, in PID 1 if they are short, because it keeps the codes for the next sample.
 
-Both versions continue after a failed assert. The driving version makes the calls in an assert's expression
+A test becomes two codes: one to drive the living program, and one to judge the record of its answers.
+Both continue after a failed assert. The driving version makes the calls in an assert's expression
 and compares nothing. The judging version compares and records the result. An assert inside a `try` with
-handlers stays unchanged in both versions, because the test itself may catch its AssertionError.
+handlers stays unchanged in both, because the test itself may catch its AssertionError.
+
+The statements' beginning is what they do before they use the program: imports, helpers and their own data. A
+failure there cannot be the program's, so it is tried before the program is loaded.
 """
 
 from __future__ import annotations
@@ -14,21 +18,36 @@ import marshal
 import warnings
 from functools import lru_cache
 
-from .driving import APPLY, DRIVE, EXHAUST, GOES_ON, LOOKED_INTO, OPERATORS
-from .judging import EQUAL, FAILED, NOTE, RAISED, SETUP_NAME, TESTS_NAME
+from .assert_calls import (
+    APPLY,
+    DRIVE,
+    EQUAL,
+    EXHAUST,
+    FAILED,
+    GOES_ON,
+    LOOKED_INTO,
+    NOTE,
+    OPERATORS,
+    RAISED,
+    SETUP_NAME,
+    TESTS_NAME,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from types import CodeType
     from typing import Any
 
 LOAD = ast.Load()
 # The fields of syntax tree nodes that hold statements.
 STATEMENT_LISTS = ("body", "handlers", "orelse", "finalbody", "cases")
-# Compiling a longer statement takes time and memory, so the process that runs it compiles it.
-MAX_STATEMENT = 64 * 1024
+# Longer source takes time and memory, so the process that runs it compiles it. Of the statements' beginning,
+# it then tries the imports alone, because to run the rest twice would take long.
+MAX_SOURCE = 64 * 1024
 KEPT = 64
+UNCOMPILABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+NOTHING = marshal.dumps(None)
 # People do not nest calls more deeply, and the limit of recursion is far higher.
 MAX_DEPTH = 30
 # These bind names or leave the function, so their expressions stay unchanged.
@@ -36,6 +55,11 @@ _WITH_EFFECTS = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
 # These inspect the frame that calls them.
 _OF_THEIR_FRAME = ("dir", "eval", "exec", "globals", "locals", "super", "vars")
 _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.UnaryOp, ast.BinOp, ast.Load)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
+# These find names that the text does not show.
+_REFLECTING = frozenset(("eval", "exec", "globals", "locals", "vars", "getattr", "__import__", "compile"))
 
 
 def compile_ahead(statement: str, *, with_classes: bool) -> bytes | None:
@@ -47,7 +71,7 @@ def compile_ahead(statement: str, *, with_classes: bool) -> bytes | None:
     PID 1 calls this function, because it keeps the codes for the next sample. A fork would copy every page to
     which compiling writes.
     """
-    return _compile_cached(statement, with_classes) if len(statement) <= MAX_STATEMENT else None
+    return _compile_test(statement, with_classes) if len(statement) <= MAX_SOURCE else None
 
 
 @lru_cache(KEPT)
@@ -56,18 +80,16 @@ def compile_setup_ahead(source: str) -> bytes | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return (
-                marshal.dumps(compile(source, SETUP_NAME, "exec")) if len(source) <= MAX_STATEMENT else None
-            )
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return marshal.dumps(compile(source, SETUP_NAME, "exec")) if len(source) <= MAX_SOURCE else None
+    except UNCOMPILABLE:
         return None
 
 
 @lru_cache(KEPT)
-def _compile_cached(statement: str, with_classes: bool) -> bytes | None:
+def _compile_test(statement: str, with_classes: bool) -> bytes | None:
     try:
         return marshal.dumps(compile_test(statement, with_classes=with_classes))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNCOMPILABLE:
         return None  # The test's own process compiles it again and reports the error.
 
 
@@ -302,3 +324,97 @@ def _place(node: ast.stmt | ast.expr) -> dict[str, Any]:
         "end_lineno": node.end_lineno,
         "end_col_offset": node.end_col_offset,
     }
+
+
+def compile_beginning_ahead(statements: tuple[str, ...], exports: frozenset[str]) -> bytes | None:
+    """Return the code as `compile_beginning` does, or None if the tests' own process must make it."""
+    return _compile_beginning(statements, exports) if sum(map(len, statements)) <= MAX_SOURCE else None
+
+
+@lru_cache(KEPT)
+def _compile_beginning(statements: tuple[str, ...], exports: frozenset[str]) -> bytes:
+    return compile_beginning(statements, exports)
+
+
+def compile_beginning(statements: Iterable[str], exports: Iterable[str]) -> bytes:
+    """Return the code of what statements do before they use the program, marshalled; None for nothing.
+
+    `exports` are the names of the program. The code has all imports of the statements outside of `try` and
+    `if`, including functions'. Everything else ends at the first statement that may use the program.
+    """
+    found = _Beginning(exports)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for statement in statements:
+            try:
+                tree: Any = compile(statement, TESTS_NAME, "exec", ast.PyCF_ONLY_AST)
+            except UNCOMPILABLE:
+                break  # It is reported as a test that does not compile.
+            found.add(tree.body, whole=len(statement) <= MAX_SOURCE)
+        if not found.nodes:
+            return NOTHING
+        module = ast.Module(found.nodes, [])
+        try:
+            return marshal.dumps(compile(module, TESTS_NAME, "exec"))
+        except UNCOMPILABLE:
+            return NOTHING
+
+
+class _Beginning:
+    """The statements that run without the program, in their order."""
+
+    def __init__(self, exports: Iterable[str]) -> None:
+        self.nodes: list[Any] = []
+        # The names behind which the program may be.
+        self._program = {*exports, *_REFLECTING}
+        # Whether a call may reach the program by a function that was defined before.
+        self._calls_are_safe = True
+        self._ended = False
+
+    def add(self, body: list[Any], *, whole: bool) -> None:
+        for node in body:
+            if isinstance(node, _IMPORTS):
+                if getattr(node, "module", None) != "__future__":
+                    self.nodes.append(node)
+            elif not self._ended and whole:
+                self._add_other(node)
+            else:
+                self._ended = True
+                self._add_imports(node)
+
+    def _add_other(self, node: Any) -> None:
+        names = set(_names_in(node))
+        if isinstance(node, _DEFINITIONS):
+            if names & self._program or node.name in self._program:
+                self._program.add(node.name)
+                self._calls_are_safe = False
+            else:
+                self.nodes.append(node)
+            self._add_imports(node)
+        elif isinstance(node, ast.Assert) or names & self._program or self._may_call(node):
+            self._ended = True
+        else:
+            self.nodes.append(node)
+
+    def _may_call(self, node: Any) -> bool:
+        return not self._calls_are_safe and any(isinstance(inner, ast.Call) for inner in _walk(node))
+
+    def _add_imports(self, node: Any) -> None:
+        """Add the imports that a function makes whenever it is called."""
+        if isinstance(node, _DEFINITIONS):
+            for inner in node.body:
+                if isinstance(inner, _IMPORTS) and isinstance(node, _FUNCTIONS):
+                    self.nodes.append(inner)
+                else:
+                    self._add_imports(inner)
+
+
+def _names_in(node: Any) -> Iterator[str]:
+    for inner in _walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, _IMPORTS):
+            for alias in inner.names:
+                yield (alias.asname or alias.name).partition(".")[0]
+        elif isinstance(inner, (ast.Global, ast.Nonlocal)):
+            yield from inner.names

@@ -86,9 +86,8 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
     from harness.sandbox.backends import connect_backend
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.limits import Limits
-    from harness.sandbox.machine.checks.diagnosis import diagnose
+    from harness.sandbox.machine.checks.diagnosis import diagnose, diagnose_without_engine
     from harness.sandbox.selfcheck.check import Check, Level
-    from harness.sandbox.selfcheck.suite import check_backend
 
     try:
         backend = connect_backend(name, notify=typer.echo)
@@ -104,7 +103,7 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
             notify=_show,
         )
     else:
-        checking = check_backend(backend, runtime, notify=_show)
+        checking = diagnose_without_engine(backend, runtime, notify=_show)
     with show_waiting("checking this machine"):
         checks = run_until_signal(checking)
     if failed := [check.name for check in checks if check.level is Level.FAIL]:

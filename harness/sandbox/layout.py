@@ -55,9 +55,6 @@ SHARED_MEMORY_FOLDER = "/dev/shm"
 SHARED_FOLDERS = (TEMPORARY_FOLDER, SHARED_MEMORY_FOLDER, "/dev/mqueue")
 # The only way to a pseudo-terminal. The machine has one count of pseudo-terminals for all containers.
 TERMINALS = "/dev/pts/ptmx"
-# The kernel counts these for a user on the whole machine, and root of a container is root of the machine. A
-# program may queue this many signals and timers. It gets no message queues, which can also be made as files.
-SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # PID 1 needs no more than these to start jobs under separate users and to end them.
 CAPABILITIES = ("CHOWN", "KILL", "SETGID", "SETUID")
 # The default of Docker without NET_RAW, MKNOD and AUDIT_WRITE.

@@ -57,7 +57,6 @@ WEAKER: list[tuple[str, dict[str, Any]]] = [
     ("socket memory", {"SecurityOpt": ["no-new-privileges:true", ALL_SOCKETS]}),
     ("shared counts", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
     ("shared counts", {"MaskedPaths": []}),
-    ("shared counts", {"Ulimits": []}),
     ("attributes", {"SecurityOpt": ["no-new-privileges:true", "seccomp=unconfined"]}),
     ("namespaces", {"IpcMode": "host"}),
     ("namespaces", {"CgroupnsMode": "host"}),

@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,13 @@ SYSTEM = ("linux-image-cloud-amd64", "systemd-sysv", "udev", "kmod", "dbus", "py
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A Debian release, its Python, and the packages that are its engine. `rootless` runs all as a user."""
+    """A Debian release, its Python, the packages that are its engine, and the users who try all steps."""
 
     suite: str
     python: str
     packages: tuple[str, ...]
-    rootless: bool = False
+    users: tuple[str, ...] = ("root",)
+    backend: str = "docker"
 
 
 MACHINES = {
@@ -86,10 +87,16 @@ MACHINES = {
         "bookworm",
         "3.11",
         ("podman", "uidmap", "slirp4netns", "fuse-overlayfs", "dbus-user-session", "libpam-systemd"),
-        rootless=True,
+        (USER,),
     ),
-    # Without an engine there is nothing to try yet but the doctor's answer.
-    "bookworm-bare": Machine("bookworm", "3.11", ("runc", "uidmap")),
+    # Without an engine.
+    "bookworm-bare": Machine(
+        "bookworm",
+        "3.11",
+        ("runc", "crun", "uidmap", "dbus-user-session", "libpam-systemd"),
+        ("root", USER),
+        backend="oci",
+    ),
 }
 
 
@@ -188,15 +195,14 @@ def build_root(name: str, place: Path) -> Path:
         (tree / path).parent.mkdir(parents=True, exist_ok=True)
         (tree / path).write_text(text)
     inside = ["systemctl enable checks.service"]
-    if machine.rootless:
+    if USER in machine.users:
         (tree / "var/lib/systemd/linger").mkdir(parents=True, exist_ok=True)
         (tree / "var/lib/systemd/linger" / USER).touch()
+        inside.append(f"useradd --create-home --uid {USER_ID} --shell /bin/bash {USER}")
+    if "podman" in machine.packages:
         (tree / "etc/systemd/user/podman.service.d").mkdir(parents=True)
         (tree / "etc/systemd/user/podman.service.d/stay.conf").write_text(STAY)
-        inside += [
-            f"useradd --create-home --uid {USER_ID} --shell /bin/bash {USER}",
-            "systemctl --global enable podman.socket podman.service",
-        ]
+        inside.append("systemctl --global enable podman.socket podman.service")
     subprocess.run(["chroot", str(tree), "sh", "-ec", "\n".join(inside)], check=True)
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(tree / "opt/packages"),
@@ -291,25 +297,16 @@ Step = Callable[[], tuple[bool, str, str]]
 def try_everything() -> int:
     """Try the steps one after the other and send the outcome of each. A failure of one stops no other."""
     machine = MACHINES[platform.node()]
-    if machine.rootless:
-        # Python keeps its bytecode beside the files.
-        subprocess.run(["chown", "-R", USER, "/project"], check=True)
-    command = [*as_user(machine), sys.executable, "-m", "harness"]
-    run = [*command, "run", "--agent", "oracle", "--data", "bundled", "--output-dir", "/tmp/runs"]
-    steps: dict[str, Step] = {
-        "facts": lambda: (True, describe_machine(command), ""),
-        "load": lambda: execute([*as_user(machine), sys.executable, __file__, "--inside", "load"]),
-        "doctor": lambda: execute([*command, "doctor", "--output-dir", "/tmp/runs"]),
-        "humaneval": lambda: execute([*run, "-b", "humaneval"]),
-        "os": lambda: execute([*run, "-b", "agentbench", "--filter-category", "os"]),
-        "db": lambda: execute([*run, "-b", "agentbench", "--filter-category", "db"]),
-        "kill": lambda: try_kill(machine, [*run, "-b", "humaneval"]),
-    }
-    if "apparmor" in machine.packages:
-        steps["no-parser"] = lambda: try_without_parser([*command, "doctor"])
+    steps: dict[str, Step] = {}
+    for user in machine.users:
+        if user == USER:
+            # Python keeps its bytecode beside the files.
+            subprocess.run(["chown", "-R", USER, "/project"], check=True)
+        of_user = list_steps(machine, user)
+        steps |= {f"{user}:{name}" if steps else name: step for name, step in of_user.items()}
     chosen = {"facts", "load", *filter(None, os.environ.get(STEPS, "").split(","))}
     if len(chosen) > 2:
-        steps = {name: step for name, step in steps.items() if name in chosen}
+        steps = {name: step for name, step in steps.items() if chosen & {name, name.partition(":")[2]}}
     with open("/dev/ttyS1", "w") as port:
         for name, step in [*steps.items(), ("end", lambda: (True, "", ""))]:
             print(f"step: {name}", flush=True)
@@ -330,17 +327,36 @@ def try_everything() -> int:
     return 0
 
 
-def as_user(machine: Machine) -> list[str]:
-    """Return the beginning of each command that belongs to the user of the machine."""
-    if not machine.rootless:
-        return []
-    variables = {
-        "HOME": f"/home/{USER}",
-        "XDG_RUNTIME_DIR": f"/run/user/{USER_ID}",
-        "DOCKER_HOST": f"unix:///run/user/{USER_ID}/podman/podman.sock",
-        "PYTHONPATH": os.environ["PYTHONPATH"],
+def list_steps(machine: Machine, user: str) -> dict[str, Step]:
+    """Return the steps of a user by their names."""
+    start = as_user(machine, user)
+    command = [*start, sys.executable, "-m", "harness"]
+    run = [*command, "run", "--agent", "oracle", "--data", "bundled", "--output-dir", f"/tmp/runs-{user}"]
+    steps: dict[str, Step] = {
+        "facts": lambda: (True, describe_machine(), ""),
+        "load": lambda: execute([*start, sys.executable, __file__, "--inside", "load"]),
+        "doctor": lambda: execute([*command, "doctor", "--output-dir", "/tmp/runs"]),
+        "humaneval": lambda: execute([*run, "-b", "humaneval"]),
+        "os": lambda: execute([*run, "-b", "agentbench", "--filter-category", "os"]),
+        "db": lambda: execute([*run, "-b", "agentbench", "--filter-category", "db"]),
+        "kill": lambda: try_kill(start, [*run, "-b", "humaneval"]),
     }
-    return ["runuser", "-u", USER, "--", "env", *(f"{name}={value}" for name, value in variables.items())]
+    if "apparmor" in machine.packages:
+        steps["no-parser"] = lambda: try_without_parser([*command, "doctor"])
+    return steps
+
+
+def as_user(machine: Machine, user: str) -> list[str]:
+    """Return the beginning of each command that belongs to a user of the machine."""
+    variables = {"HARNESS_BACKEND": machine.backend, "PYTHONPATH": os.environ["PYTHONPATH"]}
+    if user == "root":
+        return ["env", *(f"{name}={value}" for name, value in variables.items())]
+    variables |= {"HOME": f"/home/{USER}", "XDG_RUNTIME_DIR": f"/run/user/{USER_ID}"}
+    if "podman" in machine.packages:
+        variables["DOCKER_HOST"] = f"unix:///run/user/{USER_ID}/podman/podman.sock"
+    run = ["runuser", "-u", user, "--", "env", *(f"{name}={value}" for name, value in variables.items())]
+    # In a scope of the user's manager, which has the control groups that systemd has delegated to the user.
+    return [*run, "systemd-run", "--user", "--scope", "--quiet", "--property=Delegate=yes"]
 
 
 def execute(command: Sequence[str]) -> tuple[bool, str, str]:
@@ -361,7 +377,7 @@ def execute(command: Sequence[str]) -> tuple[bool, str, str]:
     return code == 0 and resolved, "; ".join([f"exit code {code}", *failed, *rate]), "\n".join(lines)
 
 
-def describe_machine(command: Sequence[str]) -> str:
+def describe_machine() -> str:
     """Return the versions of what a sandbox depends on. A machine has not all of it."""
     questions = [
         '. /etc/os-release && echo "$PRETTY_NAME $(cat /etc/debian_version)"',
@@ -376,30 +392,31 @@ def describe_machine(command: Sequence[str]) -> str:
     return "; ".join(answer.strip() for answer in answers if answer.strip())
 
 
-@contextlib.contextmanager
-def connect_engine() -> Iterator[Any]:
-    """Yield a client without a time limit of the engine that the harness finds here."""
-    from harness.sandbox.backends.docker.engine import connect
-
-    client: Any = connect()
-    client.timeout = None
-    try:
-        yield client
-    finally:
-        client.close()
-
-
 def load_images() -> int:
-    with connect_engine() as client, open("/dev/vdc", "rb") as archive:
-        for line in client.load_image(archive):
-            print(line, flush=True)
-        print(*(tag for image in client.images() for tag in image["RepoTags"] or ()))
+    """Load the images of the archive into the backend."""
+    from harness.core.errors import SandboxError
+    from harness.sandbox.backends import connect_backend
+    from harness.sandbox.backends.docker.backend import DockerBackend
+    from harness.sandbox.backends.docker.images import image_tag
+    from harness.sandbox.backends.oci.images import load_archive
+
+    backend = connect_backend()
+    with contextlib.closing(backend), open("/dev/vdc", "rb") as archive:
+        if isinstance(backend, DockerBackend):
+            backend.client.timeout = None
+            for line in backend.client.load_image(archive):
+                print(line, flush=True)
+            return 0
+        for name in IMAGES:
+            # An archive for some of the steps has some of the images.
+            with contextlib.suppress(SandboxError):
+                print(load_archive(archive, image_tag(name)), flush=True)
     return 0
 
 
-def try_kill(machine: Machine, run: Sequence[str]) -> tuple[bool, str, str]:
+def try_kill(start: Sequence[str], run: Sequence[str]) -> tuple[bool, str, str]:
     """Kill a run once it has containers, and return whether they are all gone after a while."""
-    count = [*as_user(machine), sys.executable, __file__, "--inside", "count"]
+    count = [*start, sys.executable, __file__, "--inside", "count"]
     process = subprocess.Popen(run, start_new_session=True)
     most = 0
     while process.poll() is None and most == 0:
@@ -430,8 +447,11 @@ def try_without_parser(doctor: Sequence[str]) -> tuple[bool, str, str]:
 
 
 def count_containers() -> int:
-    with connect_engine() as client:
-        print(len(client.containers(all=True, filters={"label": "harness.pid"})))
+    """Print the number of containers, running or not, that the backends have."""
+    from harness.sandbox import reaper
+    from harness.sandbox.backends import connect_backends
+
+    print(sum(len(backend.find_containers({reaper.PID: None})) for backend in connect_backends()))
     return 0
 
 

@@ -79,7 +79,7 @@ OTHERS = (
         'CAPABILITIES = ("SYS_PTRACE", "CHOWN", "KILL",',
         CONFIG,
     ),
-    ("harness/sandbox/layout.py", '"msgqueue": 0', '"msgqueue": 819200', CONFIG),
+    ("harness/sandbox/guest/processes.py", '"msgqueue": 0', '"msgqueue": 819200', CONFIG),
     # The seccomp profile.
     (
         "harness/environments/python/__init__.py",

@@ -14,7 +14,7 @@ from harness import Sandbox
 from harness.environments.maths.grader import ask
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.docker.backend import DockerBackend
-from harness.sandbox.layout import SHARED_COUNTS
+from harness.sandbox.guest.processes import SHARED_COUNTS
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.selfcheck import probe

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from harness.core.errors import UsageError
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.hardening import OWN_KERNEL
+from harness.sandbox.guest.processes import SHARED_COUNTS
 from harness.sandbox.layout import (
     CAPABILITIES,
     ENVIRONMENT,
     GUEST_COMMAND,
     HOSTNAME,
-    SHARED_COUNTS,
     SHARED_MEMORY_FOLDER,
     TEMPORARY_FOLDER,
     TERMINALS,

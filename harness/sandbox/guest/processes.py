@@ -37,6 +37,9 @@ ENDED_STATES = ("Z", "X", "x")
 ENDED_MEANWHILE = (FileNotFoundError, ProcessLookupError)
 MAX_DESCRIPTOR = 1 << 20
 BACKSTOP_SHARE, BACKSTOP_SECONDS = 4, 4
+# The kernel counts these for a user on the whole machine, and root of a container is root of the machine. A
+# program may queue this many signals and timers. It gets no message queues, which can also be made as files.
+SHARED_COUNTS = {"core": 0, "sigpending": 1024, "msgqueue": 0}
 # No job ever runs as this user.
 NOBODY = apart.REAL
 
@@ -75,16 +78,22 @@ def limit_children(limits: Mapping[str, Any]) -> None:
     for kind, value in (
         (resource.RLIMIT_FSIZE, limits["file_bytes"]),
         (resource.RLIMIT_NOFILE, min(limits["open_files"], most_files)),
-        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_CORE, SHARED_COUNTS["core"]),
     ):
         resource.setrlimit(kind, (value, value))
-    if resource.getrlimit(resource.RLIMIT_NICE)[1] != 0:
-        try:
-            # A process that has lowered its priority must not raise it again, because `waiting`, in the
-            # environment `python`, does not count the time that such a process waits.
-            resource.setrlimit(resource.RLIMIT_NICE, (0, 0))
-        except ValueError:
-            pass  # gVisor has no priorities
+    for kind, value in (
+        # A process that has lowered its priority must not raise it again, because `waiting`, in the
+        # environment `python`, does not count the time that such a process waits.
+        (resource.RLIMIT_NICE, 0),
+        # Some engines do not set these, such as Podman without root.
+        (resource.RLIMIT_SIGPENDING, SHARED_COUNTS["sigpending"]),
+        (resource.RLIMIT_MSGQUEUE, SHARED_COUNTS["msgqueue"]),
+    ):
+        if not 0 <= resource.getrlimit(kind)[1] <= value:
+            try:
+                resource.setrlimit(kind, (value, value))
+            except ValueError:
+                pass  # gVisor has none of them
     os.umask(0o022)
     os.setgroups([])
 

@@ -13,7 +13,8 @@ from contextlib import suppress
 
 from harness.core.errors import SandboxError
 from harness.sandbox.failures import SandboxOutOfDisk
-from harness.sandbox.layout import CAPABILITIES, SHARED_COUNTS, TEMPORARY_FOLDER
+from harness.sandbox.guest.processes import SHARED_COUNTS
+from harness.sandbox.layout import CAPABILITIES, TEMPORARY_FOLDER
 from harness.sandbox.limits import MIB, Limits
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck import probe
@@ -25,8 +26,13 @@ ADDRESSES = ("192.0.2.1", "2001:db8::1")
 PRIVATE_NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
 # The kernel's names of the machine's own namespaces, which are the first of each kind.
 MACHINE_NAMESPACES = frozenset(
-    {"cgroup:[4026531835]", "pid:[4026531836]", "uts:[4026531838]", "ipc:[4026531839]"}
+    {
+        *("cgroup:[4026531835]", "pid:[4026531836]", "user:[4026531837]"),
+        *("uts:[4026531838]", "ipc:[4026531839]"),
+    }
 )
+# Without a user namespace, the kernel counts root of a container as root of the machine.
+OWN_ROOT = "users are not remapped, so that root inside is root outside where the kernel counts"
 CAPABILITY_SETS = ("CapEff", "CapPrm", "CapInh", "CapAmb")
 # Assumed for a kernel that does not report its capabilities.
 ALL_CAPABILITIES = "f" * 16
@@ -81,19 +87,23 @@ async def seccomp(sandbox: Sandbox, limits: Limits) -> Finding:
 
 
 async def namespaces(sandbox: Sandbox, limits: Limits) -> Finding:
-    """Check that a job sees no process, mount, interface or shared memory except its sandbox's."""
+    """Check that a job sees no process, mount, interface or shared memory except its sandbox's.
+
+    The finding also reports whether the users of the sandbox are remapped.
+    """
     identities = await answer(sandbox, probe.namespaces)
     common = MACHINE_NAMESPACES | _own_namespaces()
     shared = [kind for kind in PRIVATE_NAMESPACES if identities.get(kind, "") in common | {""}]
     if shared:
         return Finding(Level.FAIL, f"not private: {', '.join(shared)}")
-    return Finding(Level.OK, f"private: {', '.join(PRIVATE_NAMESPACES)}")
+    users = OWN_ROOT if identities.get("user", "") in common else "users are remapped"
+    return Finding(Level.OK, f"private: {', '.join(PRIVATE_NAMESPACES)}; {users}")
 
 
 def _own_namespaces() -> frozenset[str]:
     """Return the namespaces of this process, which in a CI job are not the machine's."""
     found = set()
-    for kind in PRIVATE_NAMESPACES:
+    for kind in (*PRIVATE_NAMESPACES, "user"):
         with suppress(OSError):
             found.add(os.readlink(f"/proc/self/ns/{kind}"))
     return frozenset(found)

@@ -17,7 +17,8 @@ from harness.sandbox.backends.hardening import (
     list_writable_folders,
 )
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOLDER_COMMAND, HOSTNAME, SHARED_COUNTS
+from harness.sandbox.guest.processes import SHARED_COUNTS
+from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOLDER_COMMAND, HOSTNAME
 from harness.sandbox.limits import MIB
 
 if TYPE_CHECKING:

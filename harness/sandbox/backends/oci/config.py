@@ -23,7 +23,8 @@ from harness.sandbox.backends.hardening import (
 )
 from harness.sandbox.backends.oci import cgroups
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, SHARED_COUNTS
+from harness.sandbox.guest.processes import SHARED_COUNTS
+from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME
 from harness.sandbox.limits import MIB
 
 # The programs that may start containers, for each version of control groups. crun refuses a machine that has

@@ -115,13 +115,15 @@ def take_from_engine(tag: str) -> StoredImage | None:
 
 
 def load_archive(archive: IO[bytes], tag: str, *, source: str = "archive") -> StoredImage:
-    """Unpack the image of an archive, as `docker save` or an OCI layout has it, and give it a tag.
+    """Unpack an image of an archive, as `docker save` or an OCI layout has it, and give it a tag.
 
-    Raises SandboxError if the archive has no image that can be unpacked here.
+    Of several images it takes the one with this tag. Raises SandboxError if the archive has no such image,
+    or none that can be unpacked here.
     """
+    archive.seek(0)
     with tarfile.open(fileobj=archive) as outer:
         try:
-            config, layers = _read_manifest(outer)
+            config, layers = _read_manifest(outer, tag)
             image_id = hashlib.sha256(config).hexdigest()
             labels = (json.loads(config).get("config") or {}).get("Labels") or {}
         except (KeyError, ValueError, TypeError, IndexError) as error:
@@ -137,8 +139,11 @@ def load_archive(archive: IO[bytes], tag: str, *, source: str = "archive") -> St
     return image
 
 
-def _read_manifest(outer: tarfile.TarFile) -> tuple[bytes, list[str]]:
-    """Return the config of the first image of an archive, and the names of its layers in their order."""
+def _read_manifest(outer: tarfile.TarFile, tag: str) -> tuple[bytes, list[str]]:
+    """Return the config of an image of an archive, and the names of its layers in their order.
+
+    It is the image with this tag, or the only one. Raises KeyError if there is none.
+    """
 
     def read(name: str) -> bytes:
         opened = outer.extractfile(name)
@@ -150,8 +155,12 @@ def _read_manifest(outer: tarfile.TarFile) -> tuple[bytes, list[str]]:
         return "blobs/" + str(entry["digest"]).replace(":", "/")
 
     if "manifest.json" in outer.getnames():
-        manifest = json.loads(read("manifest.json"))[0]
-        return read(manifest["Config"]), list(manifest["Layers"])
+        found = json.loads(read("manifest.json"))
+        if len(found) > 1:
+            found = [each for each in found if tag in (each.get("RepoTags") or ())]
+        if not found:
+            raise KeyError("no image with this tag")
+        return read(found[0]["Config"]), list(found[0]["Layers"])
     manifest = json.loads(read("index.json"))
     while "manifests" in manifest:
         manifest = json.loads(read(blob(manifest["manifests"][0])))

@@ -102,6 +102,17 @@ async def shared_network(backend: DockerBackend, runtime: str) -> Finding:
     )
 
 
+async def diagnose_without_engine(
+    backend: Backend, runtime: str = "runc", *, notify: Callable[[Check], None] = lambda check: None
+) -> list[Check]:
+    """Return the checks of the sandboxes of a backend that has no engine, as `diagnose` does."""
+    checks = await check_backend(backend, runtime, further=FURTHER, notify=notify)
+    if not any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
+        checks.append(await conclude_finding("speed", measure_speed(backend, runtime)))
+        notify(checks[-1])
+    return checks
+
+
 FURTHER = (Trial({"confinement": confinement}),)
 # No sandbox can be opened if one of these checks fails.
 NEEDED = ("runtime", "images")

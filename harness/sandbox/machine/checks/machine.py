@@ -31,8 +31,6 @@ TOO_FEW_BYTES = GIB
 # The beginnings of the engine's warnings that concern our limits. The engine has many others.
 LACKING = tuple(f"WARNING: No {what}" for what in ("memory limit", "swap limit", "cpu cfs", "pids limit"))
 
-# Without user namespaces, the kernel counts root of a container as root of the machine.
-OWN_ROOT = "not remapped, so that root inside is root outside where the kernel counts"
 # Vulnerabilities that let a program escape from its container, and the first release with the fix in each
 # series.
 FINAL = math.inf
@@ -132,15 +130,14 @@ def _is_fixed(version: tuple[float, ...], fixes: tuple[tuple[float, ...], ...]) 
 
 
 def security(machine: Machine) -> Finding:
-    """Check that the engine can filter system calls. Report whether root in a container is root outside."""
+    """Check that the engine can filter system calls."""
     names = {
         field.removeprefix("name=")
         for option in machine.facts.security_options
         for field in option.split(",")
         if field.startswith("name=")
     }
-    remapped = sorted(names & {"userns", "rootless"})
-    found = f"{', '.join(sorted(names)) or 'none'}; user namespaces: {', '.join(remapped) or OWN_ROOT}"
+    found = ", ".join(sorted(names)) or "none"
     if "seccomp" not in names:
         return Finding(
             Level.FAIL,

@@ -16,7 +16,7 @@ from harness.audit.results import Audit
 from harness.audit.suite import NULL, ORACLE
 from harness.core.text import escape_terminal, quote_markdown
 from harness.environments.container.seal import Level
-from harness.reports.console import LONG, cell, grid, open_console, print_line, print_section, write
+from harness.reports.console import LONG, cell, grid, open_report, print_line, print_section
 from harness.runs.run_files import replace_file
 
 if TYPE_CHECKING:
@@ -133,8 +133,7 @@ def describe_folders(attempts: Iterable[AuditedAttempt], levels: Sequence[Level 
 def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
     """Print the table of tasks by attacks, each finding with its remedy, and the count in one sentence."""
     findings, attacks = collect_findings(audit.attempts), _list_attacks(audit)
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         letters = _LETTERS[: len(attacks)]
         table = grid("task", "level", "reference", letters, "label")
         for task in findings:
@@ -176,7 +175,6 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
         console.print()
         print_line(console, summarise(findings, audit.levels), "green" if audit.sound else "bold red")
         print_line(console, f"audit folder: {escape_terminal(str(audit.folder), LONG)}")
-    write(capture.get(), stream)
 
 
 def write_folder_markdown(audit: Audit, path: Path) -> None:

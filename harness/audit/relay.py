@@ -31,7 +31,7 @@ from harness.core.errors import SandboxError
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
-from harness.reports.console import cell, grid, open_console, print_heading, print_line, print_section, write
+from harness.reports.console import cell, grid, open_report, print_heading, print_line, print_section
 from harness.reports.figures import count
 from harness.runs.progress import RunObserver
 from harness.sandbox.backends import open_default_backend
@@ -295,7 +295,6 @@ class _Nowhere:
 
 def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:
     """Print the outcome of each attack, each broken rule, and a conclusion."""
-    console = open_console(stream)
     table = grid("attack", ">broken rules", ">let through", ">neighbour", ">memory", ">time")
     for outcome in audit.outcomes:
         table.add_row(
@@ -307,7 +306,7 @@ def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:
             cell(f"{outcome.seconds:.1f} s"),
             style=_BAD if outcome.broken else "",
         )
-    with console.capture() as capture:
+    with open_report(stream) as console:
         print_heading(console, "relay - audit", bundled=False)
         print_section(console, table)
         console.print()
@@ -319,7 +318,6 @@ def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:
             f"The slowest request of a neighbour took {audit.undisturbed_seconds:.2f} s without an attack.",
         )
         print_line(console, conclude(audit), _GOOD if audit.sound else _BAD)
-    write(capture.get(), stream)
 
 
 def conclude(audit: RelayAudit) -> str:

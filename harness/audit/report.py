@@ -14,16 +14,7 @@ from harness.audit.forging import OWN
 from harness.audit.results import Audit, AuditedAttempt, count_statuses
 from harness.audit.suite import NULL, ORACLE
 from harness.core.text import escape_terminal
-from harness.reports.console import (
-    LONG,
-    cell,
-    grid,
-    open_console,
-    print_heading,
-    print_line,
-    print_section,
-    write,
-)
+from harness.reports.console import LONG, cell, grid, open_report, print_heading, print_line, print_section
 from harness.reports.figures import count, duration, tampering
 from harness.runs.run_files import SCHEMA_VERSION, replace_file
 
@@ -35,8 +26,7 @@ _GOOD, _BAD = "green", "bold red"
 
 def print_audit(audit: Audit, *, stream: TextIO) -> None:
     """Print an audit: its facts, a table of the classes of attacks, and each verdict that is wrong."""
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         print_heading(console, f"{audit.benchmark} - audit", bundled=audit.source.kind == "bundled")
         console.print(_list_facts(audit))
         print_section(console, _list_classes(audit))
@@ -55,7 +45,6 @@ def print_audit(audit: Audit, *, stream: TextIO) -> None:
             print_line(console, f"{attack.name}: {attack.description}")
         print_line(console, conclude(audit), _GOOD if audit.sound else _BAD)
         print_line(console, f"audit folder: {escape_terminal(str(audit.folder), LONG)}")
-    write(capture.get(), stream)
 
 
 def _list_facts(audit: Audit) -> Table:

@@ -25,7 +25,7 @@ BENCHMARKS = (
         "gpqa-diamond",
         "choose one of four options in a question for experts",
         find=read_gpqa,
-        model=ShuffledOptions,
+        options=ShuffledOptions,
         tasks=198,
         licence="CC BY 4.0, its authors ask not to publish its rows",
         hub=HubDataset("Idavidrein/gpqa", "gpqa_diamond", "train"),

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+from harness.benchmarks import multiple_choice
 from harness.benchmarks.benchmark import Definition, Split
 from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import read_rows
@@ -29,7 +30,6 @@ _PLAIN = define(
     "mmlu-pro",
     "choose one of up to ten options, in fourteen subjects",
     prompt=PROMPT,
-    model=ChoiceOptions,
     tasks=12_032,
     licence="MIT",
     hub=HubDataset("TIGER-Lab/MMLU-Pro", "default", "test"),
@@ -45,12 +45,10 @@ class MMLUOptions(ChoiceOptions):
     examples: Annotated[Path | None, OptionEffect("read the examples at")] = None
 
 
-def configure(definition: Definition, options: Mapping[str, Any], *, plain: Definition) -> Definition:
+def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:
     """Return the definition as its options change it. Raises UsageError, and DataError for the examples."""
+    definition = multiple_choice.configure(definition, options)
     chosen = validate_options(MMLUOptions, options, definition.name)
-    shuffled = plain.with_options({"shuffle_seed": chosen.shuffle_seed})
-    read = shuffled.read
-    definition = replace(definition, read=read, find_window=shuffled.find_window)
     if chosen.examples is None:
         return definition
     examples: dict[str, list[tuple[str, str]]] = {}
@@ -59,7 +57,7 @@ def configure(definition: Definition, options: Mapping[str, Any], *, plain: Defi
         explained = row.text("cot_content").strip().removeprefix("A:").strip()
         shown = _QUESTION.format(question=question.text, options=show_options(question.options)) + explained
         examples.setdefault(question.category or "", []).append((question.text, shown))
-    return replace(definition, read=partial(_read, read=read, examples=examples))
+    return replace(definition, read=partial(_read, read=definition.read, examples=examples))
 
 
 def _read(
@@ -82,4 +80,4 @@ def _read(
     return replace(task, prompt=head + "\n\n".join([*shown, mark + rest])), reference
 
 
-BENCHMARKS = (replace(_PLAIN, configure=partial(configure, plain=_PLAIN), options=MMLUOptions),)
+BENCHMARKS = (replace(_PLAIN, configure=configure, options=MMLUOptions),)

@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row, describe
 from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
@@ -173,17 +172,11 @@ def submit(task: Task, field: str, text: str) -> Submission:
     return Submission(answer, agent_output=text, remark=nothing)
 
 
-def configure(
-    definition: Definition,
-    options: Mapping[str, Any],
-    *,
-    model: type[ChoiceOptions],
-    published: Callable[..., tuple[Task, Reference]],
-) -> Definition:
+def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:
     """Return the definition with the order of options that the options choose. Raises UsageError."""
-    chosen = validate_options(model, options, definition.name)
-    seed = chosen.shuffle_seed
-    return replace(definition, read=partial(published, seed=seed), find_window=_describe_order(seed))
+    model, reading = cast("tuple[type[ChoiceOptions], Any]", (definition.options, definition.read))
+    seed = validate_options(model, options, definition.name).shuffle_seed
+    return replace(definition, read=partial(reading, seed=seed), find_window=_describe_order(seed))
 
 
 def _describe_order(seed: int | None) -> Callable[[DataSource, Sequence[Row]], str | None]:
@@ -196,37 +189,30 @@ def define(
     *,
     find: Callable[[Row], Question] = read_question,
     prompt: str = PROMPT,
-    model: type[ChoiceOptions] = ChoiceOptions,
-    tasks: int | None,
-    licence: str,
-    hub: HubDataset | None,
-    bundled: str,
-    splits: Mapping[str, Split] | None = None,
+    options: type[ChoiceOptions] = ChoiceOptions,
+    **facts: Any,
 ) -> Definition:
-    """Return a benchmark of questions with options. `find` reads a row, and `prompt` shows the question."""
-    missing = {"train", "dev"} - (splits or {}).keys()
-    published = partial(read, name=name, find=find, prompt=prompt)
+    """Return a benchmark of questions with options, with further `facts` of its definition.
+
+    `find` reads a row, and `prompt` shows the question.
+    """
+    missing = {"train", "dev"} - facts.get("splits", {}).keys()
     return Definition(
         name=name,
         description=description,
         environments=("text",),
-        tasks=tasks,
-        licence=licence,
         grading_version=2,
-        splits=splits or {},
         missing=dict.fromkeys(sorted(missing), "it was published for evaluation only"),
         formats=("its rows as JSONL, JSON, CSV or Parquet",),
-        hub=hub,
-        bundled=bundled,
-        read=partial(published, seed=model().shuffle_seed),
-        find_window=_describe_order(model().shuffle_seed),
+        read=partial(read, name=name, find=find, prompt=prompt, seed=None),
         submit=submit,
         reply_rule="the option in the last `\\boxed{X}` or `<answer>`, else in the last `answer is (X)` or "
         "`Answer: X`, else in the last line; several options count as no answer",
         metrics=METRICS,
-        configure=partial(configure, model=model, published=published),
-        options=model,
-    )
+        configure=configure,
+        options=options,
+        **facts,
+    ).with_options({})
 
 
 BENCHMARKS = (

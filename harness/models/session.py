@@ -13,7 +13,6 @@ from harness.core.tools import Tool
 from harness.core.types import Transcript
 from harness.models.codecs import CODECS, list_unsent_parameters
 from harness.models.concurrency import SharedPause, Waiting
-from harness.models.conversation_log import ConversationLog
 from harness.models.endpoint import Api, Endpoint
 from harness.models.forwarding import JSON_TYPE, STREAM_TYPE, ForwardedReply, Passage, encode_body
 from harness.models.messages import (
@@ -30,7 +29,12 @@ from harness.models.messages import (
     Usage,
     describe_tool,
 )
-from harness.models.raw_conversation import RawRequest, encode_raw_request, list_optional_parameters
+from harness.models.raw_conversation import (
+    ConversationLog,
+    RawRequest,
+    encode_raw_request,
+    list_optional_parameters,
+)
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
 from harness.models.sampling import OutputRooms, Sample
 from harness.models.server_errors import (

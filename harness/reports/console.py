@@ -155,9 +155,16 @@ def print_text(
         print_line(console, f"{indent}... ({left_out:,} more characters{place})", "dim")
 
 
-def write(text: str, stream: TextIO) -> None:
-    """Write a whole report at once, without the trailing blanks of its tables."""
-    lines = [line.rstrip() for line in text.split("\n")]
+@contextlib.contextmanager
+def open_report(stream: TextIO) -> Iterator[Console]:
+    """Yield a console for a whole report, which reaches the stream at the end of the block.
+
+    The trailing blanks of its tables are left out.
+    """
+    console = open_console(stream)
+    with console.capture() as capture:
+        yield console
+    lines = [line.rstrip() for line in capture.get().split("\n")]
     stream.write(escape_unencodable("\n".join(lines), stream))
     stream.flush()
 

@@ -20,7 +20,7 @@ from harness.core.scoring.metrics import wilson_interval
 from harness.core.text import escape_terminal
 from harness.core.types import Status
 from harness.reports.attempt_figures import describe_cost
-from harness.reports.console import LONG, cell, grid, is_terminal, open_console, print_line, write
+from harness.reports.console import LONG, cell, grid, is_terminal, open_report, print_line
 from harness.reports.figures import count, describe_range, duration, percent
 from harness.reports.stored_summary import read_stored_summary
 from harness.runs.followed_index import FinishedCount
@@ -294,10 +294,9 @@ def write_runs(found: RunList, stream: TextIO) -> None:
 
 def print_runs(found: RunList, *, stream: TextIO) -> None:
     """Print the runs as a table, and the reasons for broken folders below it."""
-    console = open_console(stream)
-    if not is_terminal(stream):
-        console.width = _LOG_WIDTH
-    with console.capture() as capture:
+    with open_report(stream) as console:
+        if not is_terminal(stream):
+            console.width = _LOG_WIDTH
         if not found.runs:
             print_line(console, f"no runs in {escape_terminal(str(found.output_dir), LONG)}")
         else:
@@ -307,7 +306,6 @@ def print_runs(found: RunList, *, stream: TextIO) -> None:
                 print_line(console, f"broken: {escape_terminal(run.reason, LONG)}", _STYLES["broken"])
         if len(found.runs) < found.number:
             print_line(console, f"{len(found.runs):,} of {count(found.number, 'run')}", "dim")
-    write(capture.get(), stream)
 
 
 def _table(runs: Sequence[ListedRun], width: int) -> Table:

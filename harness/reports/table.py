@@ -15,12 +15,11 @@ from harness.reports.console import (
     SHOWN_CHARACTERS,
     cell,
     grid,
-    open_console,
+    open_report,
     print_heading,
     print_line,
     print_section,
     print_text,
-    write,
 )
 from harness.reports.failures import Unresolved, choose_unresolved, write_show_command
 from harness.reports.figures import (
@@ -90,8 +89,7 @@ def print_summary(
         isolation: The environments whose tasks shared sandboxes, None if none did.
         conditions: The labels and texts of `list_conditions`.
     """
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         print_heading(console, title, bundled=source.kind == "bundled")
         unmade = summary.statuses.get(Status.CANCELLED, 0)
         _print_headline(console, summary, is_running=is_running)
@@ -114,7 +112,6 @@ def print_summary(
         if run_dir is not None:
             print_line(console, f"run folder: {escape_terminal(str(run_dir), LONG)}")
             _print_next_steps(console, run_dir, unresolved.first)
-    write(capture.get(), stream)
 
 
 def _print_headline(console: Console, summary: Summary, *, is_running: bool) -> None:
@@ -166,8 +163,7 @@ def print_record_details(
     At most `limit` characters of each text are shown. The submission is shown only if it differs from the
     agent's output. `folder` is the run folder.
     """
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         took = duration(record.duration_seconds)
         print_line(console, f"{_name(record)}: {record.status}, {took}", _style(record.status))
         usage = sum_usage([read_usage(record.metrics)])
@@ -177,7 +173,6 @@ def print_record_details(
             print_line(console, f"  {label}:", "bold")
             file = None if label == "expected" else folder / ATTEMPTS
             print_text(console, text, limit, indent="    ", left_out=left_out, file=file)
-    write(capture.get(), stream)
 
 
 def _texts(record: AttemptRecord) -> Iterator[tuple[str, str, int]]:

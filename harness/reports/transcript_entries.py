@@ -13,7 +13,7 @@ from harness.core.errors import DataError
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.reports.attempt_figures import SHOWN_WAIT_SECONDS, describe_tokens
-from harness.reports.console import SHOWN_CHARACTERS, open_console, print_line, print_text, write
+from harness.reports.console import SHOWN_CHARACTERS, open_report, print_line, print_text
 from harness.reports.recorded_attempts import list_objects, read_text
 from harness.runs.run_files import has_run_file, split_nested
 from harness.runs.transcripts import (
@@ -365,12 +365,10 @@ def print_transcript(
     blocks = read_transcript(folder, task_id, attempt)
     if blocks is None:
         return False
-    console = open_console(stream)
     file = find_transcript(folder, task_id, attempt)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         for block in blocks:
             _print_block(console, block, limit, file)
-    write(capture.get(), stream)
     return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.environments.container.grading_tools import write_dockerfile
+from harness.environments.container.images import write_dockerfile
 
 UVX = """#!/bin/bash
 apt-get update

@@ -68,8 +68,6 @@ _COMPLETE = (
 )
 EXECUTION = "livecodebench-execution"
 TEST_OUTPUT = "livecodebench-test-output"
-# The official rules: results of code are compared with their types, expected outputs by Python's `==`.
-_EXACT = {EXECUTION: True, TEST_OUTPUT: False}
 
 
 class ChoiceOptions(Options):
@@ -133,6 +131,16 @@ class ExecutionProblem:
         """
         return LiteralAnswer(self.output, LiteralForm.RESULT, exact_types)
 
+    @property
+    def prompt(self) -> str:
+        """The prompt that asks for the result of the call of the given code."""
+        question = f"[PYTHON]\n{self.code}\nassert {self.call} == ??\n[/PYTHON]\n[ANSWER]\n"
+        return f"{_PREDICT}\n\n{question}"
+
+    @property
+    def solution(self) -> str:
+        return self.output
+
 
 def read_execution(row: Row) -> ExecutionProblem:
     """Return the problem of a row of execution or execution-v2. Raises DataError."""
@@ -173,7 +181,28 @@ class TestOutputProblem:
         Source: `compute_test_output_prediction_metrics.py` of LiveCodeBench (Jain et al. 2024, arXiv
         2403.07974).
         """
-        return LiteralAnswer(self.test.output, LiteralForm.ASSERTION, exact_types)
+        return LiteralAnswer(self.output, LiteralForm.ASSERTION, exact_types)
+
+    @property
+    def output(self) -> str:
+        return self.test.output
+
+    @property
+    def call(self) -> str:
+        """The call whose result is the answer, in Python's notation."""
+        return f"{self.function}({', '.join(map(repr, self.test.arguments()))})"
+
+    @property
+    def prompt(self) -> str:
+        """The prompt that asks for the result that a described function must return."""
+        return (
+            f"{_COMPLETE}\n\nProblem:\n{self.content}\nFunction:\n```\n{self.starter_code}\n```\n"
+            f"Please complete the following test case:\n\n```\nassert {self.call} == # TODO\n```\n"
+        )
+
+    @property
+    def solution(self) -> str:
+        return f"assert {self.call} == {self.test.expected()!r}"
 
 
 def read_test_output(row: Row) -> TestOutputProblem:
@@ -211,64 +240,42 @@ def write_program(problem: Problem) -> str:
     return f"{_WRITE}\n\n### Question:\n{problem.content}\n\n{form}\n```python\n{code}\n```\n\n{_ANSWER}\n\n"
 
 
-def predict_output(problem: ExecutionProblem) -> str:
-    """Return the prompt that asks for the result of a call of the given code."""
-    question = f"[PYTHON]\n{problem.code}\nassert {problem.call} == ??\n[/PYTHON]\n[ANSWER]\n"
-    return f"{_PREDICT}\n\n{question}"
+@dataclass(frozen=True, slots=True)
+class _Scenario:
+    """The reader of a scenario's rows, and the official rules for its answers."""
+
+    read: Callable[[Row], ExecutionProblem | TestOutputProblem]
+    extract: Callable[[str], str]
+    # Results of code are compared with their types, expected outputs by Python's `==`.
+    exact_types: bool
 
 
-def complete_assertion(problem: TestOutputProblem) -> str:
-    """Return the prompt that asks for the result that a described function must return."""
-    call = f"assert {asked_call(problem)} == # TODO"
-    return (
-        f"{_COMPLETE}\n\nProblem:\n{problem.content}\nFunction:\n```\n{problem.starter_code}\n```\n"
-        f"Please complete the following test case:\n\n```\n{call}\n```\n"
+_SCENARIOS = {
+    EXECUTION: _Scenario(read_execution, extract_answer, exact_types=True),
+    TEST_OUTPUT: _Scenario(read_test_output, extract_assert, exact_types=False),
+}
+
+
+def _read(row: Row, *, benchmark: str, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:
+    problem = _SCENARIOS[benchmark].read(row)
+    if not filters.accept(date=problem.date, difficulty=problem.difficulty, platform="leetcode"):
+        return None
+    task = Task(
+        problem.id,
+        benchmark,
+        "text",
+        problem.prompt,
+        category=problem.difficulty,
+        entry_point=problem.function,
+        difficulty=problem.difficulty,
     )
-
-
-def asked_call(problem: TestOutputProblem) -> str:
-    """Return the call whose result is the answer, in Python's notation."""
-    return f"{problem.function}({', '.join(map(repr, problem.test.arguments()))})"
-
-
-def _read_execution(row: Row, *, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:
-    problem = read_execution(row)
-    if not _accepts(problem, filters):
-        return None
     target = problem.target(exact_types=exact)
-    task = _task(EXECUTION, problem, predict_output(problem))
-    return task, Reference(problem.id, problem.output, target, problem.output)
-
-
-def _read_test_output(row: Row, *, filters: Filters, exact: bool) -> tuple[Task, Reference] | None:
-    problem = read_test_output(row)
-    if not _accepts(problem, filters):
-        return None
-    solution = f"assert {asked_call(problem)} == {problem.test.expected()!r}"
-    target = problem.target(exact_types=exact)
-    task = _task(TEST_OUTPUT, problem, complete_assertion(problem))
-    return task, Reference(problem.id, solution, target, problem.test.output)
+    return task, Reference(problem.id, problem.solution, target, problem.output)
 
 
 def _find_window(published: str, problems: int, source: DataSource, rows: Sequence[Row]) -> str:
     is_whole = source.kind != "bundled" and source.rows == problems
     return describe_window(published if is_whole else "no release", source, rows)
-
-
-def _accepts(problem: ExecutionProblem | TestOutputProblem, filters: Filters) -> bool:
-    return filters.accept(date=problem.date, difficulty=problem.difficulty, platform="leetcode")
-
-
-def _task(benchmark: str, problem: ExecutionProblem | TestOutputProblem, prompt: str) -> Task:
-    return Task(
-        problem.id,
-        benchmark,
-        "text",
-        prompt,
-        category=problem.difficulty,
-        entry_point=problem.function,
-        difficulty=problem.difficulty,
-    )
 
 
 def _submit(task: Task, field: str, text: str, *, extract: Callable[[str], str]) -> Submission:
@@ -280,52 +287,47 @@ def _submit(task: Task, field: str, text: str, *, extract: Callable[[str], str])
 
 
 def _configure(definition: Definition, values: Mapping[str, Any]) -> Definition:
-    options = validate_options(AnswerOptions, values, definition.name)
-    exact = _EXACT[definition.name] if options.exact_types is None else options.exact_types
-    official = extract_answer if definition.name == EXECUTION else extract_assert
-    extract = first_block if options.extraction is Extraction.EVOAGENTX else official
-    read = _read_execution if definition.name == EXECUTION else _read_test_output
+    options, scenario = validate_options(AnswerOptions, values, definition.name), _SCENARIOS[definition.name]
+    exact = scenario.exact_types if options.exact_types is None else options.exact_types
+    extract = first_block if options.extraction is Extraction.EVOAGENTX else scenario.extract
     return replace(
         definition,
-        read=partial(read, filters=options.filters(), exact=exact),
+        read=partial(_read, benchmark=definition.name, filters=options.filters(), exact=exact),
         submit=partial(_submit, extract=extract),
     )
 
 
+def _define(name: str, description: str, dataset: str, problems: int, reply_rule: str) -> Definition:
+    return Definition(
+        name=name,
+        description=description,
+        environments=("text",),
+        tasks=problems,
+        licence="CC",
+        missing=ONLY_TEST,
+        hub=HubDataset(f"livecodebench/{dataset}", None, "test"),
+        bundled=f"{name}.jsonl",
+        formats=("test.jsonl",),
+        find_window=partial(_find_window, dataset, problems),
+        read=partial(_read, benchmark=name, filters=Filters(), exact=True),
+        submit=partial(_submit, extract=first_block),
+        reply_rule=reply_rule,
+        configure=_configure,
+        options=AnswerOptions,
+    ).with_options({})
+
+
 BENCHMARKS = (
-    Definition(
-        name=EXECUTION,
-        description="predict the result of a call of a Python function",
-        environments=("text",),
-        tasks=EXECUTION_PROBLEMS,
-        licence="CC",
-        missing=ONLY_TEST,
-        hub=HubDataset("livecodebench/execution-v2", None, "test"),
-        bundled="livecodebench-execution.jsonl",
-        formats=("test.jsonl",),
-        find_window=partial(_find_window, "execution-v2", EXECUTION_PROBLEMS),
-        read=partial(_read_execution, filters=Filters(), exact=True),
-        submit=partial(_submit, extract=extract_answer),
-        reply_rule="the text between `[ANSWER]` and `[/ANSWER]`, else the first line with `==`, else the "
-        "first line",
-        configure=_configure,
-        options=AnswerOptions,
+    _define(
+        EXECUTION,
+        "predict the result of a call of a Python function",
+        *("execution-v2", EXECUTION_PROBLEMS),
+        "the text between `[ANSWER]` and `[/ANSWER]`, else the first line with `==`, else the first line",
     ),
-    Definition(
-        name=TEST_OUTPUT,
-        description="predict the result of a call from the function's description",
-        environments=("text",),
-        tasks=TEST_OUTPUT_PROBLEMS,
-        licence="CC",
-        missing=ONLY_TEST,
-        hub=HubDataset("livecodebench/test_generation", None, "test"),
-        bundled="livecodebench-test-output.jsonl",
-        formats=("test.jsonl",),
-        find_window=partial(_find_window, "test_generation", TEST_OUTPUT_PROBLEMS),
-        read=partial(_read_test_output, filters=Filters(), exact=False),
-        submit=partial(_submit, extract=extract_assert),
-        reply_rule="the last line that begins with `assert`, else the first block of code",
-        configure=_configure,
-        options=AnswerOptions,
+    _define(
+        TEST_OUTPUT,
+        "predict the result of a call from the function's description",
+        *("test_generation", TEST_OUTPUT_PROBLEMS),
+        "the last line that begins with `assert`, else the first block of code",
     ),
 )

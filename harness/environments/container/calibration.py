@@ -28,7 +28,6 @@ from harness.environments.container import (
     compose,
     environment,
     grader,
-    grading_tools,
     images,
     machine,
     reward,
@@ -37,7 +36,6 @@ from harness.environments.container import (
     services,
     steps,
     verifier,
-    verifier_machine,
 )
 from harness.environments.container.environment import ContainerEnvironment, open_container, read_folder
 from harness.environments.container.proxied import run as proxied
@@ -64,8 +62,8 @@ _COMPARISONS = ("__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__"
 # The start of the description of a try whose tests wrote a reward.
 _EARNED = "reward "
 _DECIDING = (
-    *(changes, compose, environment, grader, grading_tools, images, machine, reward, scene),
-    *(seal, proxied, services, steps, verifier, verifier_machine),
+    *(changes, compose, environment, grader, images, machine, reward, scene),
+    *(seal, proxied, services, steps, verifier),
 )
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)

@@ -18,12 +18,15 @@ from harness.environments.container.scene import Scene
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import TaskFolder
-from harness.environments.container.verifier import Tests, TestsRun, read_tests, run_tests
-from harness.environments.container.verifier_machine import (
+from harness.environments.container.verifier import (
     NoVerifierMachine,
+    Tests,
+    TestsRun,
     VerifierMachine,
     choose_verifier_machine,
     open_verifier_machine,
+    read_tests,
+    run_tests,
 )
 from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
 from harness.environments.spec import StateGrader

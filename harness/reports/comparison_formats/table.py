@@ -14,7 +14,7 @@ from harness.reports.comparison import (
     list_warnings,
     uses_bundled_sample,
 )
-from harness.reports.console import cell, grid, open_console, print_heading, print_line, print_section, write
+from harness.reports.console import cell, grid, open_report, print_heading, print_line, print_section
 from harness.runs.comparison import Comparison
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _NAME_LIMIT = 200
 
 def write_report(comparison: Comparison, stream: TextIO) -> None:
     """Print the figures of both sides, the changed tasks, and the differences between the manifests."""
-    console = open_console(stream)
-    with console.capture() as capture:
+    with open_report(stream) as console:
         print_heading(
             console, f"{comparison.benchmark} - comparison", bundled=uses_bundled_sample(comparison)
         )
@@ -43,7 +42,6 @@ def write_report(comparison: Comparison, stream: TextIO) -> None:
         if comparison.differences:
             print_section(console, _list_differences(comparison))
             _print_more(console, len(comparison.differences))
-    write(capture.get(), stream)
 
 
 def _list_figures(comparison: Comparison) -> Table:

@@ -9,14 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.core.types import AttemptRecord, Status, Task, Verdict
-from harness.runs.executors.execution import Commits, Work
+from harness.runs.executors.execution import Commits, Work, group_attempts
 from harness.runs.executors.messages import Lease, Report
 from harness.runs.executors.ray_cluster import RayMembers
 from harness.runs.executors.ray_executor import RayExecutor
 from harness.runs.executors.ray_nodes import NodeLost
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import RunProgress, Stage
-from harness.runs.records import to_json
+from harness.runs.records import PlannedAttempt, to_json
 from harness.runs.store import RunStore
 from harness.service.workers import WorkReply
 
@@ -151,7 +150,8 @@ async def make_attempts(nodes: Sequence[StubNode], count: int, folder: Path, obs
     store = RunStore(folder)
     try:
         executor = RayExecutor(members, run, observer)
-        await executor.execute(Work(plan_attempts(count), RunProgress(), Commits(store), observer))
+        units = group_attempts(plan_attempts(count), in_parallel=True)
+        await executor.execute(Work(units, RunProgress(), Commits(store), observer))
     finally:
         store.close()
         await members.close()

@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.completion import complete_benchmark
 from harness.cli.errors import print_error
-from harness.cli.options import Force, Quiet, ResultFiles, Trust, Verbose, read_settings, take_settings
+from harness.cli.options import (
+    Force,
+    Quiet,
+    ResultFiles,
+    Trust,
+    Verbose,
+    complete_benchmark,
+    read_settings,
+    take_settings,
+)
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:
@@ -28,6 +36,15 @@ _OF_AUDIT = (
     *("data", "task_ids", "filter_category", "filter_difficulty", "filter_tags", "split", "options"),
     *("seed", "shard", "timeout_seconds", "timeout_multiplier", "max_concurrent", "max_sandboxes", "runtime"),
     *("isolation", "base_images", "build_ca", "allow_network", "network", "output_dir", "benchmark"),
+)
+_OF_LINT = (
+    *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
+    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
+    *("max_sandboxes", "timeout_multiplier", "output_dir"),
+)
+_OF_CALIBRATION = (
+    *("data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags", "options"),
+    *("base_images", "build_ca", "allow_network", "network", "max_concurrent", "output_dir"),
 )
 
 
@@ -178,16 +195,16 @@ def _audit_relay(
     from harness.audit.relay import carry_out_relay_audit, conclude, print_relay_audit
     from harness.audit.relay_attacks import list_relay_attacks
     from harness.cli.files import check_results_path
-    from harness.cli.work import run_until_signal, show_log
+    from harness.cli.work import run_shown
     from harness.reports.progress import progress_display
     from harness.runs.run_files import replace_file
-    from harness.runs.run_secrets import make_log_filter
 
     if results is not None:
         check_results_path(results, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
-    with show_log(verbosity, display.note, make_log_filter()):
-        audit = run_until_signal(carry_out_relay_audit(choose_attacks(list_relay_attacks(), names), display))
+    audit = run_shown(
+        carry_out_relay_audit(choose_attacks(list_relay_attacks(), names), display), display.note, verbosity
+    )
     if results is not None:
         with replace_file(results) as file:
             json.dump(audit.as_values(), file, indent=2)
@@ -200,22 +217,13 @@ def _audit_relay(
 def _carry_out(plan: AuditPlan, folder: Path, display: RunObserver, verbosity: int) -> Audit:
     """Run an audit until its end or a signal, and return the result. An interrupted audit can be resumed."""
     from harness.audit.run import carry_out_audit
-    from harness.cli.work import Interrupted, run_until_signal, show_log
-    from harness.runs.run_secrets import make_log_filter
+    from harness.cli.work import Interrupted, run_shown
 
     try:
-        with show_log(verbosity, display.note, make_log_filter()):
-            return run_until_signal(carry_out_audit(plan, folder, display))
+        return run_shown(carry_out_audit(plan, folder, display), display.note, verbosity)
     except Interrupted:
         display.note(f"interrupted; to continue: harness audit --resume {quote_argument(folder)}")
         raise
-
-
-_OF_LINT = (
-    *("benchmark", "data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags"),
-    *("options", "seed", "shard", "base_images", "build_ca", "allow_network", "network", "max_concurrent"),
-    *("max_sandboxes", "timeout_multiplier", "output_dir"),
-)
 
 
 def require_task_folders(name: str, command: str) -> None:
@@ -256,11 +264,10 @@ def lint(
 
     from harness.audit.lint import lint_tasks, print_findings, write_findings
     from harness.cli.files import check_results_path
-    from harness.cli.work import run_until_signal, show_log
+    from harness.cli.work import run_shown
     from harness.core.errors import UsageError
     from harness.reports.progress import progress_display
     from harness.runs.config import load_config
-    from harness.runs.run_secrets import make_log_filter
 
     given = read_settings(context)
     if (folder is None) == ("benchmark" not in given):
@@ -270,10 +277,8 @@ def lint(
     for path in results or ():
         check_results_path(path, force=force)
     display = progress_display(sys.stderr, quiet=quiet)
-    with show_log(verbose, display.note, make_log_filter()):
-        found = run_until_signal(
-            lint_tasks(load_config(None, given), repeat=0 if static else repeat, observer=display)
-        )
+    linting = lint_tasks(load_config(None, given), repeat=0 if static else repeat, observer=display)
+    found = run_shown(linting, display.note, verbose)
     print_findings(found.findings, found.tasks, stream=sys.stdout)
     for path in results or ():
         write_findings(found.findings, found.tasks, path)
@@ -281,12 +286,6 @@ def lint(
         raise typer.Exit(FAILED)
     if found.unfinished:
         raise typer.Exit(UNFINISHED)
-
-
-_OF_CALIBRATION = (
-    *("data", "task_ids", "sample_size", "filter_category", "filter_difficulty", "filter_tags", "options"),
-    *("base_images", "build_ca", "allow_network", "network", "max_concurrent", "output_dir"),
-)
 
 
 @app.command(cls=take_settings(*_OF_CALIBRATION))

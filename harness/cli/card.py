@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.completion import complete_run
-from harness.cli.options import Config, Force, Quiet, Verbose, read_settings, take_settings
+from harness.cli.options import Config, Force, Quiet, Verbose, complete_run, read_settings, take_settings
 
 if TYPE_CHECKING:
     from harness.core.setting import Panel

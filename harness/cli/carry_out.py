@@ -21,7 +21,7 @@ from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.reports.progress import progress_display
 from harness.runs.manifest import describe_isolation, read_tool_mode
-from harness.runs.planned_attempt import list_task_ids
+from harness.runs.records import list_task_ids
 from harness.runs.resume import read_unsound_references
 from harness.runs.run import Retry, Run, begin_retry, list_remaining, open_run
 from harness.runs.run_files import StorageError

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.completion import agent_names, complete_agent, complete_benchmark
+from harness.cli.options import agent_names, complete_agent, complete_benchmark
 
 if TYPE_CHECKING:
     from harness.runs.config_file import ConfigFile
@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 STDOUT = Path("-")
+INVALID = 2
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A YAML config.")]
+Benchmark = Annotated[
+    str | None,
+    typer.Option(
+        "-b",
+        "--benchmark",
+        metavar="NAME",
+        help="As in harness run. A file without a benchmark needs it.",
+        autocompletion=complete_benchmark,
+    ),
+]
+_config = typer.Typer(name="config", help="Show and check config files.", no_args_is_help=True)
 
 
 @app.command()
@@ -54,21 +67,6 @@ def init(
         typer.echo(f"{output}: written; edit it, then: harness config validate {output}")
 
 
-INVALID = 2
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A YAML config.")]
-Benchmark = Annotated[
-    str | None,
-    typer.Option(
-        "-b",
-        "--benchmark",
-        metavar="NAME",
-        help="As in harness run. A file without a benchmark needs it.",
-        autocompletion=complete_benchmark,
-    ),
-]
-
-_config = typer.Typer(name="config", help="Show and check config files.", no_args_is_help=True)
 app.add_typer(_config)
 
 

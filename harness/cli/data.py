@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.completion import complete_benchmark, complete_run
 from harness.cli.errors import print_error
 from harness.cli.options import (
     BENCHMARK_HELP,
@@ -17,12 +16,23 @@ from harness.cli.options import (
     Output,
     OutputDir,
     Trust,
+    complete_benchmark,
+    complete_run,
     read_settings,
     take_settings,
 )
 from harness.reports.imports import import_names
 
 app = typer.Typer()
+Folder = Annotated[
+    Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
+]
+Bench = Annotated[str, typer.Argument(help=BENCHMARK_HELP, autocompletion=complete_benchmark)]
+_data = typer.Typer(
+    name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
+)
+_FROM_HELP = f"The format: {', '.join(import_names())}."
+_samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
 
 
 @app.command()
@@ -34,7 +44,7 @@ def benchmarks(
     import json
     import sys
 
-    from harness.cli.completion import read_benchmark_facts
+    from harness.cli.options import read_benchmark_facts
 
     if as_json:
         typer.echo(json.dumps(read_benchmark_facts(), indent=2))
@@ -49,14 +59,6 @@ def benchmarks(
         print_benchmarks(read_benchmark_facts(), stream=sys.stdout)
 
 
-Folder = Annotated[
-    Path | None, typer.Option("--path", help="Cache folder. Default: HARNESS_DATA, or ~/.harness/data.")
-]
-Bench = Annotated[str, typer.Argument(help=BENCHMARK_HELP, autocompletion=complete_benchmark)]
-
-_data = typer.Typer(
-    name="data", help="Fetch, list, show and export the data of benchmarks.", no_args_is_help=True
-)
 app.add_typer(_data)
 
 
@@ -222,9 +224,10 @@ class Field(StrEnum):
     ANSWER = "answer"
 
 
-_FROM_HELP = f"The format: {', '.join(import_names())}."
+def _notify(text: str) -> None:
+    typer.echo(text, err=True)
 
-_samples = typer.Typer(name="samples", help="Export and import samples.", no_args_is_help=True)
+
 app.add_typer(_samples)
 
 
@@ -244,12 +247,9 @@ def samples_export(
     from harness.runs.run_names import find_run
     from harness.runs.samples import export_samples
 
-    def notify(text: str) -> None:
-        typer.echo(text, err=True)
-
     folder = find_run(run, output_dir)
     with open_export(output, force=force) as file:
-        file.writelines(export_samples(folder, is_trusted=trust, notify=notify))
+        file.writelines(export_samples(folder, is_trusted=trust, notify=_notify))
     print_written(output)
 
 
@@ -282,11 +282,8 @@ def samples_import(
     from harness.cli.files import open_export, print_written
     from harness.reports.imports import import_samples, load_tasks
 
-    def notify(text: str) -> None:
-        typer.echo(text, err=True)
-
     tasks = load_tasks(benchmark, data, split)
     name = None if field is None else field.value
     with open_export(output, force=force) as stream:
-        stream.writelines(import_samples(file, source, name, notify=notify, tasks=tasks))
+        stream.writelines(import_samples(file, source, name, notify=_notify, tasks=tasks))
     print_written(output)

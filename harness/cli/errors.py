@@ -17,19 +17,6 @@ from harness.cli.commands import COMMANDS, EXAMPLES, SECTIONS, load_commands, wr
 from harness.core.errors import UsageError, describe_requirement, unknown_name
 from harness.core.text import escape_text
 
-
-def print_error(message: str, hint: str | None = None) -> None:
-    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
-    for label, text in (("error", message), ("hint", hint)):
-        if text:
-            print(format_block(label, text), file=sys.stderr)
-
-
-def format_block(label: str, text: str) -> str:
-    """Return `label: text` with aligned lines and visible terminal escape sequences."""
-    return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))
-
-
 # Typer exports only some errors of its parser, and not their base class.
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]
 _EXTRA = "Got unexpected extra argument"
@@ -38,7 +25,6 @@ _NO_SUCH_COMMAND = re.compile(r"No such command '(.+?)'\.")
 _NO_COMMAND = "NoArgsIsHelpError"
 # The shells whose completion the parser's library writes.
 _SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
-
 # Options of other tools and similar names, with the option of harness, beside the settings' own. Not every
 # command has that option.
 _ALIASES: Mapping[str, str] = {
@@ -47,8 +33,6 @@ _ALIASES: Mapping[str, str] = {
     **dict.fromkeys(("--continue", "--retry"), "--resume"),
     **dict.fromkeys(("--environment", "--image"), "--env"),
 }
-
-
 # Commands of other tools, with the command of harness.
 _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("eval", "evaluate", "test", "bench", "start"), "run"),
@@ -62,6 +46,18 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("tasks", "datasets"), "benchmarks"),
     **dict.fromkeys(("completion", "completions"), "--install-completion"),
 }
+
+
+def print_error(message: str, hint: str | None = None) -> None:
+    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            print(format_block(label, text), file=sys.stderr)
+
+
+def format_block(label: str, text: str) -> str:
+    """Return `label: text` with aligned lines and visible terminal escape sequences."""
+    return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))
 
 
 class CommandGroup(TyperGroup):

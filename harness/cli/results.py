@@ -8,14 +8,18 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.completion import complete_run
 from harness.cli.errors import print_error
-from harness.cli.options import RUN_HELP, Accept, ForceOutput, Output, OutputDir
+from harness.cli.options import RUN_HELP, Accept, ForceOutput, Output, OutputDir, complete_run
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
 from harness.reports.exports import export_names, load_export
 from harness.reports.formats import choose_format, format_names, load_format
 
 app = typer.Typer()
+_REPORT_FORMATS = f"One of {', '.join(format_names())}. Default: the ending of -o FILE, else table."
+REGRESSION, UNFINISHED = 1, 3
+_DEFAULT_FORMAT = "table"
+_COMPARISON_FORMATS = f"One of {', '.join(comparison_format_names())}. Default: {_DEFAULT_FORMAT}."
+_TO_HELP = f"The format: {', '.join(export_names())}."
 
 
 @app.command()
@@ -35,9 +39,6 @@ def runs(
         write_runs(found, sys.stdout)
     else:
         print_runs(found, stream=sys.stdout)
-
-
-_REPORT_FORMATS = f"One of {', '.join(format_names())}. Default: the ending of -o FILE, else table."
 
 
 @app.command()
@@ -100,13 +101,6 @@ def show(
     if print_transcript(folder, task, attempt, stream=sys.stdout, limit=most):
         typer.echo()
     print_record_details(record, folder=folder, stream=sys.stdout, limit=most)
-
-
-REGRESSION, UNFINISHED = 1, 3
-_DEFAULT_FORMAT = "table"
-
-
-_COMPARISON_FORMATS = f"One of {', '.join(comparison_format_names())}. Default: {_DEFAULT_FORMAT}."
 
 
 @app.command()
@@ -201,9 +195,6 @@ def compare(
         fall = -comparison.difference
         print_error(f"the rate fell by {fall}, more than --regression-threshold {regression_threshold}")
         raise typer.Exit(REGRESSION)
-
-
-_TO_HELP = f"The format: {', '.join(export_names())}."
 
 
 @app.command()

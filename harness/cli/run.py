@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.completion import complete_run
 from harness.cli.options import (
     RUN_HELP,
     Accept,
@@ -20,6 +19,7 @@ from harness.cli.options import (
     Results,
     Trust,
     Verbose,
+    complete_run,
     read_settings,
     take_settings,
 )

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.cli.completion import complete_benchmark
-from harness.cli.options import BENCHMARK_HELP, read_settings, take_settings
+from harness.cli.options import BENCHMARK_HELP, complete_benchmark, read_settings, take_settings
 
 app = typer.Typer()
+_OutputDir = Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")]
+_Tracebacks = Annotated[
+    int, typer.Option("-v", "--verbose", count=True, show_default=False, help="-vv: print tracebacks.")
+]
 
 
 @app.command(name="exec", context_settings={"allow_interspersed_args": False})
@@ -73,12 +76,6 @@ def execute(
     )
     code = run_until_signal(carry_out(parsed, environment, limits, runtime=runtime))
     raise typer.Exit(code)
-
-
-_OutputDir = Annotated[Path, typer.Option("--output-dir", help="Folder of the run folder.")]
-_Tracebacks = Annotated[
-    int, typer.Option("-v", "--verbose", count=True, show_default=False, help="-vv: print tracebacks.")
-]
 
 
 @app.command(cls=take_settings("data", "options", "seed", "runtime"))

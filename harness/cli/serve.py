@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from harness.cli.completion import complete_benchmark, complete_run
-from harness.cli.options import BENCHMARK_HELP, RUN_HELP, OutputDir, read_settings, take_settings
+from harness.cli.options import (
+    BENCHMARK_HELP,
+    RUN_HELP,
+    OutputDir,
+    complete_benchmark,
+    complete_run,
+    read_settings,
+    take_settings,
+)
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

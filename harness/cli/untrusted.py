@@ -32,6 +32,8 @@ LIMIT_EXIT_CODE = 124
 PROGRAM = "program.py"
 # The time between the start of the container and the start of the command.
 START_SECONDS = 60.0
+# A pipe or a terminal that is ready takes this many bytes (PIPE_BUF of Linux), so the write does not wait.
+WRITE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,6 @@ def _read(name: str, stream: BinaryIO) -> bytes:
     if len(data) > MAX_BODY_BYTES:
         raise UsageError(f"{name} is larger than {MAX_BODY_BYTES // (1024 * 1024)} MiB")
     return data
-
-
-# A pipe or a terminal that is ready takes this many bytes (PIPE_BUF of Linux), so the write does not wait.
-WRITE_BYTES = 4096
 
 
 class _Printer:

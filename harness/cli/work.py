@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EVERYTHING = 2
+# Their records below a warning are about no request and no attempt.
+_CHATTY = ("asyncio", "docker.auth", "docker.utils")
 
 
 class Interrupted(typer.Exit):
@@ -75,9 +78,13 @@ class _Interrupts:
             raise
 
 
-EVERYTHING = 2
-# Their records below a warning are about no request and no attempt.
-_CHATTY = ("asyncio", "docker.auth", "docker.utils")
+def run_shown(work: Coroutine[Any, Any, T], note: Callable[[str], None], verbosity: int) -> T:
+    """Run the work of a command that has no config, as `run_until_signal` does, and show its log."""
+    # Here, because a command that shows no log starts sooner without it.
+    from harness.runs.run_secrets import make_log_filter
+
+    with show_log(verbosity, note, make_log_filter()):
+        return run_until_signal(work)
 
 
 @contextlib.contextmanager
@@ -89,7 +96,6 @@ def show_log(verbosity: int, note: Callable[[str], None], secrets: SecretFilter)
         note: shows a line, or several lines for a traceback. Any thread may call it.
         secrets: removes the secrets of the run.
     """
-    # Here, because a command that shows no log starts sooner without it.
     from harness.runs.run_log import EVENTS, SafeFormatter
 
     handler = _Lines(note)

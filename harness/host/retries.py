@@ -21,6 +21,16 @@ from harness.sandbox.failures import SandboxUnresponsive
 
 # The sign of tampering that is recorded if a sandbox dies after the agent has acted in it.
 LOST_SANDBOX = "lost the sandbox that it acted in"
+INFRA_TRIES = 5
+# Each try lasts as long as the limit that the guest did not enforce. Three show that it is not an accident.
+UNRESPONSIVE_TRIES = 3
+BACKOFF_SECONDS = 0.5
+# How long to wait for an engine that stopped responding, unless WAIT_VARIABLE is set.
+WAIT_SECONDS = 60.0
+WAIT_VARIABLE = "HARNESS_ENGINE_WAIT_SECONDS"
+ASK_SECONDS = 0.5
+Fault = SandboxError | ImageMissingError
+"""A fault of the infrastructure that another try may not have."""
 
 
 def is_caused_by_agent(error: SandboxError, environment: Environment) -> bool:
@@ -68,19 +78,6 @@ def stop_at_limit(reached: TurnLimitReached | BudgetReached) -> Verdict:
         limit=reached.limit,
         limit_value=reached.allowed,
     )
-
-
-INFRA_TRIES = 5
-# Each try lasts as long as the limit that the guest did not enforce. Three show that it is not an accident.
-UNRESPONSIVE_TRIES = 3
-BACKOFF_SECONDS = 0.5
-# How long to wait for an engine that stopped responding, unless WAIT_VARIABLE is set.
-WAIT_SECONDS = 60.0
-WAIT_VARIABLE = "HARNESS_ENGINE_WAIT_SECONDS"
-ASK_SECONDS = 0.5
-
-Fault = SandboxError | ImageMissingError
-"""A fault of the infrastructure that another try may not have."""
 
 
 class RunStoppedError(HarnessError):

@@ -33,9 +33,8 @@ from harness.runs.attempt_parts import SandboxTime, Try
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.grading_service import GradingService, grade_at_service
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver, Stage
-from harness.runs.records import build_record
+from harness.runs.records import PlannedAttempt, build_record
 from harness.runs.transcripts import TRANSCRIPT_SCHEMA_VERSION, KeepsTranscripts
 from harness.sandbox.failures import SandboxLimitReached
 from harness.sandbox.limits import Isolation, Limits
@@ -43,6 +42,9 @@ from harness.sandbox.pool import AcrossTasks, SandboxPool, SandboxSettings
 
 if TYPE_CHECKING:
     from harness.runs.selection import Selection
+
+# How long an attempt may wait for grading while it holds the sandbox where its agent acted.
+WAIT_SECONDS = 1200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +147,6 @@ class AttemptSettings:
             on_begin=on_begin,
         )
         return await grade_submission(target, submission, context)
-
-
-# How long an attempt may wait for grading while it holds the sandbox where its agent acted.
-WAIT_SECONDS = 1200.0
 
 
 async def make_record(

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from harness.environments.spec import EnvironmentSpec
     from harness.runs.agents.agent import AttemptContext
     from harness.runs.attempt import AttemptSettings
-    from harness.runs.planned_attempt import PlannedAttempt
     from harness.runs.progress import ActiveAttempt
+    from harness.runs.records import PlannedAttempt
+
+# The most time that pauses add to one attempt. A sandbox in use lives that much longer.
+MOST_PAUSE_SECONDS = 2 * 3600.0
 
 
 @dataclass(slots=True)
@@ -102,10 +105,6 @@ class AttemptPart:
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
         """Return the metrics of the attempt, which ends with `verdict`."""
         return {}
-
-
-# The most time that pauses add to one attempt. A sandbox in use lives that much longer.
-MOST_PAUSE_SECONDS = 2 * 3600.0
 
 
 class WorkingTime:

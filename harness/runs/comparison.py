@@ -326,11 +326,8 @@ def _require_one_grading(runs: Sequence[ComparedRun], accept: Collection[str]) -
 
 def _list_shares(side: Sequence[ComparedRun], ids: Sequence[str]) -> list[Fraction]:
     """Return the share of attempts that passed at each task, as a mean over the runs."""
-    return [_find_mean([_find_share(run.tasks.get(task_id, _MISSING)) for run in side]) for task_id in ids]
-
-
-def _find_share(outcome: TaskOutcome) -> Fraction:
-    return _divide(outcome.passed, outcome.attempts)
+    found = ([run.tasks.get(task_id, _MISSING) for run in side] for task_id in ids)
+    return [_find_mean([_divide(each.passed, each.attempts) for each in task]) for task in found]
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,7 @@ from harness.runs.unread import list_read_settings
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _SCALARS = ("integer", "number", "boolean")
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_WIDTH = 100
 
 
 def build_config_schema() -> dict[str, Any]:
@@ -79,9 +80,6 @@ def _allow_variable(node: dict[str, Any]) -> None:
     choices = node.pop("anyOf", None) or [dict(node)]
     node.clear()
     node |= {**kept, "anyOf": [*choices, dict(_VARIABLE)]}
-
-
-_WIDTH = 100
 
 
 def write_example_config(definition: Definition, agent: str, *, benchmark: str, file: str = "FILE") -> str:

@@ -17,7 +17,7 @@ from harness.runs.agents.agent import MeasuresAttempts
 from harness.runs.attempt_parts import AttemptPart, TimePart
 from harness.runs.config import load_config
 from harness.runs.model_access import find_cache_folder, uses_cache
-from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.server_tools import ServersPart, ServerTools, prepare_servers
 from harness.runs.workspaces import PlacesPart, Workspaces, find_needs
 from harness.sandbox.backends.base import BuildRules
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from harness.runs.attempt import AttemptSettings
     from harness.runs.selection import Selection
     from harness.runs.settings import RunConfig
+
+# The largest number of tokens of one judgement, with the reasoning before it.
+JUDGE_TOKENS = 8192
 
 
 def read_machine_rules(config: RunConfig) -> MachineRules:
@@ -83,11 +86,12 @@ class Features:
         configured = () if self.servers is None else self.servers.configured
         started = () if self.servers is None else self.servers.started
         needs = find_needs(agent)
-        places = PlacesPart(Workspaces(needs, configured, spec), started, settings.pool, settings.limits)
-        if needs is not None or any(each.where == "sandbox" for each in configured):
-            parts.append(places)
-        if self.servers is not None:
-            parts.append(ServersPart(started, places))
+        if needs is not None or self.servers is not None:
+            places = PlacesPart(Workspaces(needs, configured, spec), started, settings.pool, settings.limits)
+            if needs is not None or any(each.where == "sandbox" for each in configured):
+                parts.append(places)
+            if self.servers is not None:
+                parts.append(ServersPart(started, places))
         if self.model is not None:
             parts.append(ModelPart(self.model))
         if isinstance(agent, MeasuresAttempts):
@@ -105,10 +109,6 @@ class AgentMetrics(AttemptPart):
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
         measured = self.agent.take_metrics(*self.planned.key)
         return measured if verdict.status.has_score else {}
-
-
-# The largest number of tokens of one judgement, with the reasoning before it.
-JUDGE_TOKENS = 8192
 
 
 @contextlib.asynccontextmanager

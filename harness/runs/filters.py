@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError, unknown_name, unknown_task
 from harness.core.types import Task
-from harness.runs.planned_attempt import PlannedAttempt, list_task_ids
+from harness.runs.records import PlannedAttempt, list_task_ids
 from harness.runs.settings import RunConfig
 from harness.runs.settings.tasks import read_shard
 

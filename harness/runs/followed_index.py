@@ -39,6 +39,12 @@ _KEPT_SECONDS = 30 * 24 * 3600
 _SETTLED_SECONDS = 2.0
 # Small enough that several parts fit into the time of one request.
 _PART_BYTES = 4 * MIB
+# `json.dumps` writes it before every text of the agent, and escapes quotes there.
+_STATUS = b'"status": "'
+_SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
+_NAMES = {status.value.encode(): status for status in Status}
+# The lines between two looks at the clock.
+_LINES = 1000
 
 
 class FollowedIndex(AttemptIndex):
@@ -228,14 +234,6 @@ def _read(descriptor: int, size: int, offset: int) -> bytes:
         size -= len(part)
         offset += len(part)
     return b"".join(parts)
-
-
-# `json.dumps` writes it before every text of the agent, and escapes quotes there.
-_STATUS = b'"status": "'
-_SUPERSEDED = f'"metrics": {{"{SUPERSEDED_STATUS}": "'.encode()
-_NAMES = {status.value.encode(): status for status in Status}
-# The lines between two looks at the clock.
-_LINES = 1000
 
 
 class FinishedCount:

@@ -16,7 +16,7 @@ import psutil
 from harness.core.errors import UsageError
 from harness.core.inputs.files import hash_file
 from harness.core.version import __version__
-from harness.runs.planned_attempt import describe_planned
+from harness.runs.records import describe_planned
 from harness.runs.run_files import SCHEMA_VERSION
 
 if TYPE_CHECKING:

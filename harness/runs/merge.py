@@ -24,7 +24,7 @@ from harness.runs.agents.agent import settings_for
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import correct_superseded_verdicts
 from harness.runs.plan import load_configured, name_clusters
-from harness.runs.planned_attempt import PlannedAttempt, describe_planned
+from harness.runs.records import PlannedAttempt, describe_planned
 from harness.runs.resume import ACCEPTED
 from harness.runs.run import Run
 from harness.runs.run_files import StorageError, has_run_file, open_run_file
@@ -61,6 +61,10 @@ from harness.runs.trust import is_signed, require_trusted_file, sign_run
 # A merge locks its folder long before that.
 _START_SECONDS = 60.0
 _HINT = "make room, or choose another folder with --output-dir DIR"
+# A write is synced, so one holds many records, but not more than fit into memory.
+_WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
+# The folders that a notice names.
+_NAMED_FOLDERS = 5
 
 
 @contextmanager
@@ -113,12 +117,6 @@ def _remove_dead_folders(output_dir: Path) -> None:
 
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-# A write is synced, so one holds many records, but not more than fit into memory.
-_WRITTEN_RECORDS, _WRITTEN_CHARACTERS = 1000, 16_000_000
-# The folders that a notice names.
-_NAMED_FOLDERS = 5
 
 
 def choose_shards(folders: Sequence[Path], notify: Callable[[str], None]) -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.core.lock import cache_dir
@@ -12,9 +11,6 @@ from harness.models.endpoint import Endpoint, read_key
 from harness.models.settings import choose_endpoint
 from harness.runs.agents.agent import Agent
 from harness.runs.settings import KEYS, RunConfig, name_option
-
-if TYPE_CHECKING:
-    pass
 
 CACHE_VARIABLE = "HARNESS_REPLY_CACHE"
 

@@ -16,11 +16,7 @@ from harness.core.types import Task
 from harness.runs.agents.agent import Agent, ChoosesSamples
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import TaskFilters, filter_tasks
-from harness.runs.planned_attempt import MAX_LISTED_BYTES as MAX_LISTED_BYTES
-from harness.runs.planned_attempt import PlannedAttempt as PlannedAttempt
-from harness.runs.planned_attempt import describe_planned as describe_planned
-from harness.runs.planned_attempt import has_same_tasks as has_same_tasks
-from harness.runs.planned_attempt import list_task_ids as list_task_ids
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_names import find_run
 from harness.runs.settings import RunConfig
 from harness.runs.settings.agents import STATEMENT

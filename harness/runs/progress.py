@@ -19,8 +19,17 @@ from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.logger import get_logger
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord
-from harness.runs.planned_attempt import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import read_run_file, remove_run_file, replace_run_file
+
+_LOGGER = get_logger(__name__)
+STAGES = "stages.json"
+# The pause between two versions of the file.
+_PAUSE_SECONDS = 1.0
+# The oldest attempts are listed, and the counts cover all of them.
+_MOST_ATTEMPTS = 2000
+_MAX_BYTES = MIB
+_MAX_PLACE_CHARACTERS = 200
 
 
 class ShowsNotes(Protocol):
@@ -44,9 +53,6 @@ class RunObserver(ShowsNotes, Protocol):
 
     def on_end(self) -> None:
         """Handle the end of the run, after its last attempt or after an interrupt."""
-
-
-_LOGGER = get_logger(__name__)
 
 
 class Stage(StrEnum):
@@ -166,15 +172,6 @@ class ShowsProgress(Protocol):
 
     def show_progress(self, progress: RunProgress) -> None:
         """Get the progress of the run, once and just before `on_start`. It changes while the run goes on."""
-
-
-STAGES = "stages.json"
-# The pause between two versions of the file.
-_PAUSE_SECONDS = 1.0
-# The oldest attempts are listed, and the counts cover all of them.
-_MOST_ATTEMPTS = 2000
-_MAX_BYTES = MIB
-_MAX_PLACE_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)

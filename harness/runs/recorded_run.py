@@ -30,8 +30,7 @@ from harness.runs.agents.recording import (
 from harness.runs.attempt_index import ATTEMPTS, MAX_ATTEMPTS_BYTES, STATUSES
 from harness.runs.followed_index import read_index
 from harness.runs.manifest import hash_definition
-from harness.runs.planned_attempt import PlannedAttempt
-from harness.runs.records import MAX_TEXT_CHARACTERS
+from harness.runs.records import MAX_TEXT_CHARACTERS, PlannedAttempt
 from harness.runs.resume import read_resumed_config
 from harness.runs.run_files import hash_run_file
 from harness.runs.run_names import find_run, is_running

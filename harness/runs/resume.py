@@ -17,7 +17,7 @@ from harness.core.errors import UsageError, describe_first_error, quote_value, u
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.text import escape_terminal
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
-from harness.runs.planned_attempt import PlannedAttempt, has_same_tasks
+from harness.runs.records import PlannedAttempt, has_same_tasks
 from harness.runs.run_files import has_run_file, open_run_file
 from harness.runs.settings import KEYS, RunConfig, name_option
 from harness.runs.store import MANIFEST, SAMPLES, read_manifest
@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 # The key of a manifest with the changes that the user has accepted.
 ACCEPTED = "accepted_changes"
 _SHOWN_VALUE = 200
+# What the user can do about a changed input, by the first part of its field.
+_HINTS: Mapping[str, str] = {
+    "image_tags": "start a new run, because one run must not mix verdicts of two images",
+    "images": "start a new run, because one run must not mix verdicts of two images",
+    "data": "restore the data, start a new run",
+    GRADING_VERSION: "start a new run, because one run must not mix verdicts of two gradings",
+    "": "restore the file, start a new run",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,16 +234,6 @@ def require_planned(
             "run would not make",
             hint="start a new run",
         )
-
-
-# What the user can do about a changed input, by the first part of its field.
-_HINTS: Mapping[str, str] = {
-    "image_tags": "start a new run, because one run must not mix verdicts of two images",
-    "images": "start a new run, because one run must not mix verdicts of two images",
-    "data": "restore the data, start a new run",
-    GRADING_VERSION: "start a new run, because one run must not mix verdicts of two gradings",
-    "": "restore the file, start a new run",
-}
 
 
 def _describe_change(folder: Path, selection: Selection, field: str, before: str, after: str) -> str:

@@ -26,8 +26,8 @@ from harness.runs.features import open_features
 from harness.runs.grading_service import GradingService
 from harness.runs.manifest import TOOL_MODE, correct_superseded_verdicts, describe_start, read_tool_mode
 from harness.runs.plan import order_by_duration
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import RunObserver
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import StorageError, advise_resume, has_run_file, replace_file
 from harness.runs.run_log import RunLog, open_run_log
 from harness.runs.run_names import find_state
@@ -44,6 +44,8 @@ from harness.sandbox.backends.base import Backend
 if TYPE_CHECKING:
     from harness.models.access import ToolMode
     from harness.models.spending import Spending
+
+_WRITTEN_RECORDS = 1000
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Run:
             observer: gets the events of the run.
             attempts: the only attempts to make, None for those of the whole plan.
 
-        Raises as `harness.runs.execute.execute` does.
+        Raises as `execute_plan` does.
         """
         plan = self.selection.plan if attempts is None else attempts
         config = self.selection.config
@@ -117,8 +119,10 @@ class Run:
         started = time.monotonic()
         try:
             async with contextlib.AsyncExitStack() as stack:
-                open_executor = self._open_local if config.executor == "local" else self._open_ray
-                executor = await open_executor(stack, observer, waiting)
+                executor = None
+                if waiting:
+                    open_executor = self._open_local if config.executor == "local" else self._open_ray
+                    executor = await open_executor(stack, observer, waiting)
                 ordered = order_by_duration(plan, self.selection.durations)
                 await execute_plan(executor, ordered, store=self.store, observer=observer)
         except BaseException:
@@ -166,19 +170,10 @@ class Run:
         self, stack: contextlib.AsyncExitStack, observer: RunObserver, waiting: int
     ) -> Executor:
         """Return the executor of a Ray cluster. `waiting` is the number of attempts that it gets."""
-        from harness.runs.executors.ray_executor import RayRun, open_ray_executor
+        from harness.runs.executors.ray_executor import open_ray_executor
 
-        run = RayRun(
-            self.selection,
-            self.folder,
-            self.manifest["run_id"],
-            self.engine.backend,
-            self.manifest["image_tags"],
-            self.engine.wait_seconds,
-            min(START_TRIES, waiting),
-        )
-        address = self.selection.config.ray_address
-        return await stack.enter_async_context(open_ray_executor(run, address=address, observer=observer))
+        opening = open_ray_executor(self, observer, start_tries=min(START_TRIES, waiting))
+        return await stack.enter_async_context(opening)
 
     def _open_spending(self) -> Spending:
         """Return the spending of the run, whose log grows with each request to the model."""
@@ -269,9 +264,6 @@ async def open_run(
             if run.is_refused(error):
                 shutil.rmtree(run.folder, ignore_errors=True)
             raise
-
-
-_WRITTEN_RECORDS = 1000
 
 
 @dataclass(frozen=True, slots=True)

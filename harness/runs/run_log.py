@@ -31,6 +31,16 @@ _READ_CHARACTERS = 4 * TRACEBACK_CHARACTERS
 _LONGEST_SECRET = 4_096
 # Nothing else in a line begins with this, so a line of a traceback is never taken for a record.
 _INDENT = "    | "
+LOG = "run.log"
+# A file with this many bytes gets no further record. This many older ones stay: run.log.1 is the newest.
+MAX_BYTES, OLDER_FILES = 10 * 1024 * 1024, 3
+# The logger of a run's events. A progress display shows these in its own form.
+EVENTS = "harness.run"
+# The number of tasks with broken tests that a run names while it is under way.
+_MOST_BROKEN_NAMED = 5
+_LOGGER = get_logger(EVENTS)
+# The run in whose tasks and threads a record was made. Records of libraries name no run.
+_CURRENT: contextvars.ContextVar[RunLog | None] = contextvars.ContextVar("harness_run", default=None)
 
 
 class SafeFormatter(logging.Formatter):
@@ -81,20 +91,6 @@ def _read_traceback(record: logging.LogRecord) -> str:
         return "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
     except Exception as error:
         return f"the traceback cannot be formatted: {type(error).__name__}"
-
-
-LOG = "run.log"
-# A file with this many bytes gets no further record. This many older ones stay: run.log.1 is the newest.
-MAX_BYTES, OLDER_FILES = 10 * 1024 * 1024, 3
-# The logger of a run's events. A progress display shows these in its own form.
-EVENTS = "harness.run"
-
-# The number of tasks with broken tests that a run names while it is under way.
-_MOST_BROKEN_NAMED = 5
-
-_LOGGER = get_logger(EVENTS)
-# The run in whose tasks and threads a record was made. Records of libraries name no run.
-_CURRENT: contextvars.ContextVar[RunLog | None] = contextvars.ContextVar("harness_run", default=None)
 
 
 class RunLog:

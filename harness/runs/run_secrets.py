@@ -35,6 +35,12 @@ _CREDENTIALS = re.compile(
     r"|\b(?P<scheme>bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
+_HINTS = {
+    "command": "leave it out, because the program gets a token for its attempt as OPENAI_API_KEY",
+    "mcp_servers": "give the server another key, or none",
+}
+_HINT = "leave it out, because the harness itself sends the key to the server of the model"
+_PLACEHOLDER = f"a placeholder for a server without keys needs less than {SHORTEST_HIDDEN_KEY} characters"
 
 
 class SecretFilter:
@@ -124,14 +130,6 @@ def _list_named_values(value: Any, name: str = "") -> Iterator[str]:
             yield from _list_named_values(item, name)
     elif isinstance(value, str) and names_secret(name):
         yield value
-
-
-_HINTS = {
-    "command": "leave it out, because the program gets a token for its attempt as OPENAI_API_KEY",
-    "mcp_servers": "give the server another key, or none",
-}
-_HINT = "leave it out, because the harness itself sends the key to the server of the model"
-_PLACEHOLDER = f"a placeholder for a server without keys needs less than {SHORTEST_HIDDEN_KEY} characters"
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,10 @@ class NewRun:
         if service is not None:
             manifest[SERVICE] = service.facts.describe()
         manifest = self.sign(manifest)
-        begin_folder(store, manifest)
+        try:
+            store.write_json(MANIFEST, manifest)
+        except StorageError as error:
+            raise _remove_folder(store, error.message) from error
         return manifest
 
     def sign(self, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -355,14 +358,6 @@ async def _rehearse(opening: Opening, notify: Callable[[str], None]) -> dict[str
     for task_id, reason in unsound.items():
         notify(f"task {task_id} is quarantined: {reason}")
     return unsound
-
-
-def begin_folder(store: RunStore, manifest: dict[str, Any]) -> None:
-    """Write the manifest of a new run. Raises UsageError, and removes the folder, if that fails."""
-    try:
-        store.write_json(MANIFEST, manifest)
-    except StorageError as error:
-        raise _remove_folder(store, error.message) from error
 
 
 def store_samples(store: RunStore, samples: Path) -> Path:

@@ -43,12 +43,12 @@ from harness.runs.plan import (
     require_sound,
     select_configured_tasks,
 )
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.recorded_run import (
     RecordedRun,
     check_recording,
     open_recording,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_secrets import refuse_keys
 from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
@@ -58,6 +58,8 @@ from harness.runs.workspaces import Workspaces, add_workspace_limits, find_works
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool
+
+_LOCAL_HINT = "leave out --executor, or use: --executor local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,9 +332,6 @@ def _refuse_unread(selection: Selection, tasks: Sequence[Task]) -> None:
     require_attempts(selection.plan, config.k)
     if getattr(agent, "needs_solutions", False):
         require_solutions(benchmark, tasks, agent=config.agent)
-
-
-_LOCAL_HINT = "leave out --executor, or use: --executor local"
 
 
 def refuse_unsupported(

@@ -19,8 +19,8 @@ from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import list_shard_tasks
 from harness.runs.manifest import REPEATED, SUPERSEDED_VERDICTS, TOOL_MODE
 from harness.runs.plan import plan_attempts, select_configured_tasks
-from harness.runs.planned_attempt import PlannedAttempt, list_task_ids
 from harness.runs.recorded_run import open_recording, require_same_recording
+from harness.runs.records import PlannedAttempt, list_task_ids
 from harness.runs.resume import ACCEPTED, Change, accept_changes, find_changes, read_resumed_config
 from harness.runs.run_files import has_run_file, hash_run_file
 from harness.runs.settings import KEYS, RunConfig
@@ -29,6 +29,30 @@ from harness.runs.store import SAMPLES, UNFINISHED, read_manifest, read_records
 from harness.runs.trust import SIGNATURE, describe_resume
 
 AttemptKey = tuple[str, int]
+ALLOW_HINT = "add --allow-unfinished to count the missing attempts as cancelled"
+_NAMED_SHARDS = 5
+_HINT = "repeat the shard: harness run --shard {shard} with its settings"
+_ACCEPTED_HINT = "repeat the shards with other settings, because --accept cannot replace their attempts"
+# The key of a manifest with the facts about the shards of which a run was merged.
+MERGED = "merged_from"
+# The fields that hold a value for each environment or task, and a shard has only some of them.
+_PARTIAL = (
+    *("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references"),
+    *("own_sandboxes", "weak_tests"),
+)
+# These describe one process or one machine. Images have an id for each build, and a tag for their sources.
+_OWN = frozenset(
+    (
+        *("run_id", "started_at", "planned", "engine", "runtime", "host", "source"),
+        TOOL_MODE,
+        *_PARTIAL,
+        ACCEPTED,
+        SIGNATURE,
+        REPEATED,
+        SUPERSEDED_VERDICTS,
+    )
+)
+_KEPT_OF_SHARD = ("run_id", "started_at", "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +119,6 @@ def read_shard_run(folder: Path) -> ShardRun:
             offset += size
     finished = {key for key, status in statuses.items() if status not in UNFINISHED}
     return ShardRun(folder, manifest, config, *read_shard(config.shard), offsets, lines, finished)
-
-
-ALLOW_HINT = "add --allow-unfinished to count the missing attempts as cancelled"
-_NAMED_SHARDS = 5
-_HINT = "repeat the shard: harness run --shard {shard} with its settings"
-_ACCEPTED_HINT = "repeat the shards with other settings, because --accept cannot replace their attempts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,28 +339,6 @@ def _require_records(
                 f"{line}, but the run grades line {attempts[key]}",
                 hint=hint,
             )
-
-
-# The key of a manifest with the facts about the shards of which a run was merged.
-MERGED = "merged_from"
-# The fields that hold a value for each environment or task, and a shard has only some of them.
-_PARTIAL = (
-    *("timeouts", "limits", "isolation", "images", "image_tags", "unsound_references"),
-    *("own_sandboxes", "weak_tests"),
-)
-# These describe one process or one machine. Images have an id for each build, and a tag for their sources.
-_OWN = frozenset(
-    (
-        *("run_id", "started_at", "planned", "engine", "runtime", "host", "source"),
-        TOOL_MODE,
-        *_PARTIAL,
-        ACCEPTED,
-        SIGNATURE,
-        REPEATED,
-        SUPERSEDED_VERDICTS,
-    )
-)
-_KEPT_OF_SHARD = ("run_id", "started_at", "host")
 
 
 def merge_manifests(

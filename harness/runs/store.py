@@ -27,9 +27,8 @@ from harness.core.types import AttemptRecord, Status
 from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import STAGES
-from harness.runs.records import from_json, to_json
+from harness.runs.records import PlannedAttempt, from_json, to_json
 from harness.runs.run_files import (
     SCHEMA_VERSION,
     StorageError,

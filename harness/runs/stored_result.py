@@ -33,6 +33,22 @@ _COST_DIGITS, _SECONDS_DIGITS = 9, 3
 
 Amounts = tuple[int | float | None, ...]
 """The values of USAGE in its order. None is an unknown amount, and never means 0."""
+METRIC = "mcp"
+# The figures of a tool, and the figure of a server.
+CALLS, ERRORS, SECONDS, FAILED_STARTS = "calls", "errors", "seconds", "failed_starts"
+# The reason of the first failed start. A server without one has no such figure.
+START_ERROR = "start_error"
+ServerFigures = Mapping[str, Mapping[str, Any]]
+"""For each server by name `failed_starts`, the `start_error` if there is one, and `tools`.
+
+Each tool has its `calls`, `errors` and `seconds`.
+"""
+# The most characters of the first difference in the metrics of an attempt.
+SHOWN_DIFFERENCE = 400
+# The metric of a record that supersedes a verdict: the status of that verdict.
+SUPERSEDED_STATUS = "superseded"
+# The metrics from which a result takes more than the values that the store keeps.
+COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", "answer", METRIC)
 
 
 def read_usage(metrics: Mapping[str, Any]) -> Amounts | None:
@@ -74,19 +90,6 @@ def _read_amount(value: Any) -> int | float | None:
     return value if type(value) in (int, float) and value >= 0 else None
 
 
-METRIC = "mcp"
-# The figures of a tool, and the figure of a server.
-CALLS, ERRORS, SECONDS, FAILED_STARTS = "calls", "errors", "seconds", "failed_starts"
-# The reason of the first failed start. A server without one has no such figure.
-START_ERROR = "start_error"
-
-ServerFigures = Mapping[str, Mapping[str, Any]]
-"""For each server by name `failed_starts`, the `start_error` if there is one, and `tools`.
-
-Each tool has its `calls`, `errors` and `seconds`.
-"""
-
-
 def read_server_use(metrics: Mapping[str, Any]) -> ServerFigures | None:
     """Return the use in the metrics of an attempt, None if it had no servers."""
     found = metrics.get(METRIC)
@@ -122,10 +125,6 @@ def add_server_use(one: ServerFigures | None, other: ServerFigures | None) -> Se
     if one is None or other is None:
         return other if one is None else one
     return sum_server_use((one, other))
-
-
-# The most characters of the first difference in the metrics of an attempt.
-SHOWN_DIFFERENCE = 400
 
 
 class Outcome(StrEnum):
@@ -217,12 +216,6 @@ def describe_difference(replay: Mapping[str, Any]) -> str | None:
 
 def _read_count(value: Any) -> int:
     return value if type(value) is int and 0 <= value <= 2**53 else 0
-
-
-# The metric of a record that supersedes a verdict: the status of that verdict.
-SUPERSEDED_STATUS = "superseded"
-# The metrics from which a result takes more than the values that the store keeps.
-COUNTED = ("integrity", "resolved_strict", "model_requests", "replay", "answer", METRIC)
 
 
 @dataclass(frozen=True, slots=True)

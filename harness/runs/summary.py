@@ -22,8 +22,7 @@ from harness.core.scoring.metrics import (
 )
 from harness.core.types import AttemptRecord, MetricSummary, RateInterval, Status, Summary, Task
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.planned_attempt import PlannedAttempt
-from harness.runs.records import to_json
+from harness.runs.records import PlannedAttempt, to_json
 from harness.runs.run_names import RunState
 from harness.runs.stored_result import (
     Amounts,

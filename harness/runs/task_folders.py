@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 
     Act = Callable[[AttemptContext], Awaitable[Submission]]
 
+ARTIFACTS, MANIFEST, STEPS = "artifacts", "manifest.json", "steps"
+MAX_BYTES = 1024 * MIB
+MAX_FILES = 20_000
+PIECE_BYTES = 16 * MIB
+# A file name may have 255 bytes, and a path 4,096.
+MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 2000
+_PROBLEM_CHARACTERS = 300
+
 
 class StepsPart(AttemptPart):
     """Lets the agent make each step of a task that has steps, each in its own time.
@@ -115,15 +123,6 @@ class TaskMachinePart(AttemptPart):
 
     def metrics(self, verdict: Verdict) -> Mapping[str, Any]:
         return self._facts
-
-
-ARTIFACTS, MANIFEST, STEPS = "artifacts", "manifest.json", "steps"
-MAX_BYTES = 1024 * MIB
-MAX_FILES = 20_000
-PIECE_BYTES = 16 * MIB
-# A file name may have 255 bytes, and a path 4,096.
-MAX_NAME_BYTES, MAX_PATH_BYTES = 200, 2000
-_PROBLEM_CHARACTERS = 300
 
 
 class ArtifactsPart(AttemptPart):

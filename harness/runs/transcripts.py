@@ -38,6 +38,12 @@ MAX_TRANSCRIPT_BYTES = 128 * 1024 * 1024
 END_BYTES = 2 * 1024 * 1024
 # The most bytes of a task id in the name of a transcript. A file name may have 255.
 MAX_QUOTED_ID = 200
+# The folder with the transcripts of superseded tries.
+SUPERSEDED = "superseded"
+# Python converts no more digits, and the arguments of a call may have them.
+_MAX_DIGITS = 4300
+# The entry that reports a full transcript may exceed the limit.
+_MAX_COPIED_BYTES = MAX_TRANSCRIPT_BYTES + MIB
 
 
 class KeepsTranscripts(Protocol):
@@ -114,14 +120,6 @@ def transcript_name(task_id: str, attempt: int) -> str:
         digest = hashlib.sha256(task_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         quoted = f"{quoted[: MAX_QUOTED_ID - len(digest) - 1]}-{digest}"
     return f"{quoted}-{attempt}.jsonl"
-
-
-# The folder with the transcripts of superseded tries.
-SUPERSEDED = "superseded"
-# Python converts no more digits, and the arguments of a call may have them.
-_MAX_DIGITS = 4300
-# The entry that reports a full transcript may exceed the limit.
-_MAX_COPIED_BYTES = MAX_TRANSCRIPT_BYTES + MIB
 
 
 def find_transcript(folder: Path, task_id: str, attempt: int) -> Path:

@@ -35,6 +35,8 @@ from harness.sandbox.limits import Limits
 SIGNATURE = "signature"
 LIMITS = "limits"
 _SECRET_BYTES = 32
+# An effect is shown whole, because its end could be the part that matters.
+_SHOWN = 20_000
 
 
 def find_secret_file() -> Path | None:
@@ -147,10 +149,6 @@ def _create_secret() -> bytes | None:
     except OSError:
         return None
     return _read_secret()
-
-
-# An effect is shown whole, because its end could be the part that matters.
-_SHOWN = 20_000
 
 
 def require_trust(

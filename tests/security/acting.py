@@ -18,7 +18,7 @@ from harness.runs.agents import AttemptContext
 from harness.runs.attempt import AttemptSettings
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.machine.images import build_images

@@ -34,7 +34,7 @@ from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
 from harness.runs.attempt import AttemptSettings
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.failures import SandboxClosed

@@ -30,7 +30,7 @@ from harness.runs.attempt_parts import AttemptPart, Try
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.features import Features
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.pool import SandboxPool
 

@@ -6,7 +6,8 @@ import pytest
 
 from harness.core.errors import UsageError
 from harness.core.types import Task
-from harness.runs.plan import PlannedAttempt, describe_unknown, order_by_duration
+from harness.runs.plan import describe_unknown, order_by_duration
+from harness.runs.records import PlannedAttempt
 
 PLAN = [
     PlannedAttempt(Task(name, "b", "text", "?"), number, None)

@@ -31,7 +31,7 @@ from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt import AttemptSettings
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 from harness.sandbox.pool import SandboxPool

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from harness.core.types import Task
 from harness.runs.executors.execution import group_attempts
 from harness.runs.executors.messages import LeaseBook
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 
 
 def plan(*keys: tuple[str, int]) -> list[PlannedAttempt]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from harness import RunResult, Status, Submission, Verdict, run
 from harness.core.types import AttemptRecord, Task
 from harness.reports.failures import choose_unresolved, find_first_failure, rank_failure
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 
 SAMPLES = 40

@@ -15,7 +15,7 @@ from harness.core.types import AttemptRecord, DataSource, Status, Summary, Task
 from harness.reports.attempt_figures import describe_cost, describe_usage
 from harness.reports.html import render_html
 from harness.reports.table import print_record_details, print_summary
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.runs.stored_result import USAGE, read_usage, sum_usage
 from harness.runs.summary import summarize, summarize_records, summary_json

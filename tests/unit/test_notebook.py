@@ -21,8 +21,8 @@ from harness.core.types import AttemptRecord, RateInterval, Status, Summary, Tas
 from harness.reports import notebook
 from harness.reports.notebook import NotebookProgress, choose_display, is_notebook
 from harness.reports.progress import NotesOnly, PlainProgress
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import RunProgress, ShowsProgress
+from harness.runs.records import PlannedAttempt
 
 RECORD = AttemptRecord(
     "t", 0, None, "c", True, Status.PASSED, 1.0, {"cpu_seconds": 0.5}, "out", "out", 0.25, None

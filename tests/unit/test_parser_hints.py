@@ -11,7 +11,7 @@ import typer
 from case_checks import each_case
 
 from harness.benchmarks.options import parse_options
-from harness.cli import completion, errors
+from harness.cli import errors, options
 from harness.cli.app import app
 from harness.cli.commands import COMMANDS, EXAMPLES
 from harness.core.errors import UsageError
@@ -95,11 +95,11 @@ def test_names_of_benchmarks_come_from_a_file_until_a_package_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
+    assert options.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
     (kept,) = tmp_path.rglob("*.json")
     stored = json.loads(kept.read_text())
     kept.write_text(json.dumps({**stored, "facts": [{"name": "humane"}]}))
-    assert completion.complete_benchmark("human") == ["humane"]
+    assert options.complete_benchmark("human") == ["humane"]
     kept.write_text(json.dumps({"state": [], "facts": [{"name": "humane"}]}))
-    assert completion.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
+    assert options.complete_benchmark("human") == ["humaneval", "humaneval-plus"]
     assert json.loads(kept.read_text()) == stored

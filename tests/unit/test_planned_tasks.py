@@ -7,7 +7,7 @@ from typing import Any
 from case_checks import each_case
 
 from harness.core.types import Task
-from harness.runs.plan import MAX_LISTED_BYTES, PlannedAttempt, describe_planned, has_same_tasks
+from harness.runs.records import MAX_LISTED_BYTES, PlannedAttempt, describe_planned, has_same_tasks
 
 LONG = "x" * (MAX_LISTED_BYTES // 2)
 

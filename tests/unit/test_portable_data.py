@@ -26,7 +26,7 @@ from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
 from harness.environments.python.call_programs import CallTests
 from harness.environments.python.stdin_programs import StdinTests
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 
 BUNDLED = sorted(name for name, definition in definitions().items() if definition.bundled is not None)
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -23,8 +23,8 @@ from harness.reports.console import is_live, is_terminal
 from harness.reports.figures import Tally
 from harness.reports.live_progress import LiveProgress
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import RunObserver, RunProgress, Stage, measure_categories
+from harness.runs.records import PlannedAttempt
 
 REPO = Path(__file__).parents[2]
 HIDE_CURSOR, SHOW_CURSOR = b"\x1b[?25l", b"\x1b[?25h"

@@ -12,7 +12,7 @@ from viewer_fixtures import index_records
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status, Task
 from harness.runs.config import RunConfig
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.resume import change_resumed_config
 from harness.runs.run import Retry, list_remaining
 from harness.runs.stored_result import StoredResult

@@ -11,7 +11,6 @@ from harness.core.scoring.numbers import same_number
 from harness.core.types import AttemptRecord, Task
 from harness.environments.text import short_answers
 from harness.reports.recorded_attempts import describe_oldest, describe_stages
-from harness.runs.plan import PlannedAttempt
 from harness.runs.progress import (
     ActiveAttempt,
     CategorySize,
@@ -21,6 +20,7 @@ from harness.runs.progress import (
     count_stages,
     measure_categories,
 )
+from harness.runs.records import PlannedAttempt
 
 
 def planned(name: str, category: str | None = None, number: int = 0) -> PlannedAttempt:

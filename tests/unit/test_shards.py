@@ -13,7 +13,7 @@ from harness.core.errors import UsageError
 from harness.core.types import Task
 from harness.runs.config import load_config
 from harness.runs.filters import select_shard
-from harness.runs.plan import PlannedAttempt
+from harness.runs.records import PlannedAttempt
 from harness.runs.resume import ACCEPTED
 from harness.runs.shards import MERGED, merge_manifests
 

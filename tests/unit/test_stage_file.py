@@ -13,8 +13,7 @@ import pytest
 from case_checks import each_case
 
 from harness.core.types import Task
-from harness.runs import transcripts
-from harness.runs.plan import PlannedAttempt
+from harness.runs import progress
 from harness.runs.progress import (
     STAGES,
     ActiveAttempt,
@@ -26,6 +25,7 @@ from harness.runs.progress import (
     read_stages,
     write_stages,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.run_files import replace_run_file
 from harness.runs.store import RunStore
 
@@ -34,7 +34,7 @@ PLANNED = PlannedAttempt(Task(id="a/1", benchmark="b", prompt="", environment="p
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcripts, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PAUSE_SECONDS", 0.0)
 
 
 async def wait_for_stage(folder: Path, stage: Stage) -> ActiveStages:
@@ -44,9 +44,9 @@ async def wait_for_stage(folder: Path, stage: Stage) -> ActiveStages:
 
 
 async def test_another_process_can_read_the_stages_until_the_run_ends(tmp_path: Path, quick: None) -> None:
-    progress = RunProgress()
-    async with asyncio.timeout(10), write_stages(tmp_path, progress):
-        with progress.begin(PLANNED, place="node a") as active:
+    under_way = RunProgress()
+    async with asyncio.timeout(10), write_stages(tmp_path, under_way):
+        with under_way.begin(PLANNED, place="node a") as active:
             first = await wait_for_stage(tmp_path, Stage.QUEUED)
             active.enter(Stage.GRADING)
             second = await wait_for_stage(tmp_path, Stage.GRADING)
@@ -83,9 +83,9 @@ async def test_a_link_is_replaced_and_its_target_is_left_as_it_is(tmp_path: Path
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / STAGES).symlink_to(target)
-    progress = RunProgress()
-    async with asyncio.timeout(10), write_stages(folder, progress):
-        with progress.begin(PLANNED):
+    under_way = RunProgress()
+    async with asyncio.timeout(10), write_stages(folder, under_way):
+        with under_way.begin(PLANNED):
             await wait_for_stage(folder, Stage.QUEUED)
     assert target.read_text() == "mine"
 

@@ -20,8 +20,7 @@ from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
 from harness.environments.text.short_answers import NumberAnswer
 from harness.runs import transcripts
-from harness.runs.plan import PlannedAttempt
-from harness.runs.records import MAX_TEXT_CHARACTERS, build_record, from_json, to_json
+from harness.runs.records import MAX_TEXT_CHARACTERS, PlannedAttempt, build_record, from_json, to_json
 from harness.runs.run_files import StorageError, replace_file
 from harness.runs.store import (
     ATTEMPTS,

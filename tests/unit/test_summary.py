@@ -14,7 +14,8 @@ from harness.benchmarks.benchmark import TaskResult
 from harness.core.errors import UsageError
 from harness.core.scoring.metrics import Interval, Metric, wilson_interval
 from harness.core.types import Status, Summary, Task
-from harness.runs.plan import PlannedAttempt, name_clusters
+from harness.runs.plan import name_clusters
+from harness.runs.records import PlannedAttempt
 from harness.runs.stored_result import StoredResult
 from harness.runs.summary import describe_rate, summarize, summary_json
 

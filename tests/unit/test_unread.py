@@ -11,7 +11,7 @@ from case_checks import each_case
 
 from harness.audit.run import plan_audit
 from harness.benchmarks.data.download import HubUnreachableError
-from harness.cli.completion import agent_names, complete_agent, complete_benchmark, complete_run
+from harness.cli.options import agent_names, complete_agent, complete_benchmark, complete_run
 from harness.core.errors import UsageError, unknown_task
 from harness.runs.agents import agents
 from harness.runs.agents.client import CLIENT

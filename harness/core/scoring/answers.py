@@ -27,6 +27,77 @@ _PLAIN = str.maketrans(
 )
 # Normalising a run of combining marks takes quadratic time, and no word is this long.
 _PIECE = re.compile(r"\s+|\S{1,256}")
+MAX_REPLY_CHARACTERS = 2_000_000
+"""The longest reply that is searched for an answer. The longest replies of models have half as many."""
+MAX_ANSWER_CHARACTERS = 100_000
+"""The longest answer that is parsed as a whole, and the longest end that is searched for the last answer."""
+MAX_MATHS_CHARACTERS = 2000
+"""The longest answer in LaTeX that is compared. No gold answer of MATH has 200 characters."""
+MAX_NUMBER_CHARACTERS = 1000
+"""The longest number that is read. A longer one equals nothing."""
+# A command, an escaped brace or backslash that is not a brace, or a brace. `\\boxed` counts as the
+# command, since replies are often escaped once too often.
+_BOX_PIECE = re.compile(
+    r"\\(?P<command>boxed|fbox)(?![A-Za-z])[ \t]*(?P<brace>\{)?"
+    r"|\\\\(?!boxed|fbox)|\\[{}]|(?P<open>\{)|(?P<close>\})"
+)
+_REST = re.compile(r"[^$\n]*")
+# A thought is between two marks of one kind, `<KIND>` and `</KIND>`. Seed-OSS and MiniMax put a name before
+# the kind, Magistral writes square brackets, and Kimi-VL, OpenThinker and Cohere have marks of their own.
+_THOUGHT = re.compile(
+    r"<(?P<end>/)?(?:[a-z][\w-]{0,20}:)?(?P<kind>think(?:ing)?|thoughts?|reasoning|reflection|scratchpad)>"
+    r"|\[(?P<end2>/)?THINK\]|◁(?P<end3>/)?think▷"
+    r"|<\|(?:begin_of|(?P<end4>end_of))_thought\|>|<\|(?:START|(?P<end5>END))_THINKING\|>",
+    re.IGNORECASE,
+)
+_ENDS = ("end", "end2", "end3", "end4", "end5")
+_QUOTES = frozenset("'\"`")
+# gpt-oss writes messages, each in a channel: `analysis` for thoughts, `final` for the reply, and one with a
+# recipient for each call of a tool. Source: OpenAI's Harmony response format.
+_CHANNEL = re.compile(
+    r"(?:<\|start\|>[^<]{0,200}+)?<\|channel\|>\s{0,20}+(?P<name>\w{0,40}+)[^<]{0,200}+"
+    r"(?:<\|constrain\|>[^<]{0,100}+)?<\|message\|>"
+)
+_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
+# A server that removes special tokens leaves the names of the channels.
+_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\W])")
+_BARE_CHANNEL = re.compile(r"assistant(?P<name>final|commentary)")
+# `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`, `<end_of_turn>` and their relatives.
+_END_OF_TEXT = (
+    r"(?:<[|｜](?:im_end|end|return|eo[tsm](?:_id)?|end_?of_?text|(?:\w{1,20}_)?end[_▁]of[_▁]\w{1,20}"
+    r"|endof\w{1,20})[|｜]>|</s>|<end_of_turn>|<eos>|\[EOS\]|\[e~\[)"
+)
+_END_OF_REPLY = re.compile(rf"(?:\s*+{_END_OF_TEXT})++\s*\Z", re.IGNORECASE)
+_END_AFTER_FENCE = re.compile(rf"^([ \t]*+(?:`{{3,}}+|~{{3,}}+))[ \t]*+(?:{_END_OF_TEXT})++", re.I | re.M)
+_NEXT_TURN = re.compile(
+    rf"{_END_OF_TEXT}\s*+(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<[|｜](?:user|assistant)[|｜]>)",
+    re.IGNORECASE,
+)
+# An editor may write these before the first character of a file, and no eye sees them.
+_INVISIBLE_STARTS = re.compile("^[\ufeff\u200b\u2060]+", re.MULTILINE)
+_TAG = re.compile(r"<(?P<end>/?)answer>", re.IGNORECASE)
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
+_HASHES = re.compile(r"(?<!#)####(?!#)[ \t]*(?P<line>[^\n]*)")
+# A number follows the mark at once, or after its sign, its currency and marks of formatting. Any other line
+# is a heading in Markdown.
+_NUMBER_FIRST = re.compile(
+    r"(?:\W{0,4}(?:the\s+)?(?:final\s+)?answer(?:\s+is)?)?(?:[^\w\n]|_){0,12}\d", re.IGNORECASE
+)
+_HEADING = re.compile(r"\W{0,4}\d{1,2}\W{0,4}[.):]\W{0,4}\s.*[A-Za-z]")
+# The number and one word after it, such as its unit. "18 or 19" continues, because it is not one number.
+_CLAUSE = re.compile(
+    r"[.!?;:](?=\s|\Z)|[ \t]\(|,[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])"
+    r"|(?<=[A-Za-z])(?<!\bor)(?<!\band)(?<!\bto)[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])",
+    re.IGNORECASE,
+)
+# The last line of a reply to the prompts of simple-evals and of Minerva.
+_STATED = re.compile(
+    r"[*_#>\s]{0,8}(?:final\s+)?answer[*_\s]{0,4}:[*_\s]{0,4}"
+    r"(?:the\s+final\s+answer\s+is\s*:?\s*)?(?P<answer>.{1,500}?)"
+    r"(?:\.?\s*I\s+hope\s+it\s+is\s+correct)?[.*_\s]{0,8}",
+    re.IGNORECASE,
+)
+_MATHS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
 
 
 def normalised(text: str) -> str:
@@ -121,28 +192,6 @@ def _some(golds: Sequence[str]) -> Sequence[str]:
     return golds
 
 
-MAX_REPLY_CHARACTERS = 2_000_000
-"""The longest reply that is searched for an answer. The longest replies of models have half as many."""
-
-MAX_ANSWER_CHARACTERS = 100_000
-"""The longest answer that is parsed as a whole, and the longest end that is searched for the last answer."""
-
-MAX_MATHS_CHARACTERS = 2000
-"""The longest answer in LaTeX that is compared. No gold answer of MATH has 200 characters."""
-
-MAX_NUMBER_CHARACTERS = 1000
-"""The longest number that is read. A longer one equals nothing."""
-
-
-# A command, an escaped brace or backslash that is not a brace, or a brace. `\\boxed` counts as the
-# command, since replies are often escaped once too often.
-_BOX_PIECE = re.compile(
-    r"\\(?P<command>boxed|fbox)(?![A-Za-z])[ \t]*(?P<brace>\{)?"
-    r"|\\\\(?!boxed|fbox)|\\[{}]|(?P<open>\{)|(?P<close>\})"
-)
-_REST = re.compile(r"[^$\n]*")
-
-
 def last_boxed(text: str) -> str | None:
     r"""Return the stripped content of the last complete `\boxed{}`, or None if there is none.
 
@@ -175,41 +224,6 @@ def _keep(last: dict[str, tuple[int, int | None]], command: str, start: int, end
     """Remember the span if it begins after the one that is known: an outer box ends after its inner ones."""
     if command and start > last.get(command, (-1, -1))[0]:
         last[command] = (start, end)
-
-
-# A thought is between two marks of one kind, `<KIND>` and `</KIND>`. Seed-OSS and MiniMax put a name before
-# the kind, Magistral writes square brackets, and Kimi-VL, OpenThinker and Cohere have marks of their own.
-_THOUGHT = re.compile(
-    r"<(?P<end>/)?(?:[a-z][\w-]{0,20}:)?(?P<kind>think(?:ing)?|thoughts?|reasoning|reflection|scratchpad)>"
-    r"|\[(?P<end2>/)?THINK\]|◁(?P<end3>/)?think▷"
-    r"|<\|(?:begin_of|(?P<end4>end_of))_thought\|>|<\|(?:START|(?P<end5>END))_THINKING\|>",
-    re.IGNORECASE,
-)
-_ENDS = ("end", "end2", "end3", "end4", "end5")
-_QUOTES = frozenset("'\"`")
-# gpt-oss writes messages, each in a channel: `analysis` for thoughts, `final` for the reply, and one with a
-# recipient for each call of a tool. Source: OpenAI's Harmony response format.
-_CHANNEL = re.compile(
-    r"(?:<\|start\|>[^<]{0,200}+)?<\|channel\|>\s{0,20}+(?P<name>\w{0,40}+)[^<]{0,200}+"
-    r"(?:<\|constrain\|>[^<]{0,100}+)?<\|message\|>"
-)
-_MESSAGE_END = re.compile(r"<\|(?:end|return|call|start)\|>")
-# A server that removes special tokens leaves the names of the channels.
-_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\W])")
-_BARE_CHANNEL = re.compile(r"assistant(?P<name>final|commentary)")
-# `<|im_end|>`, `<|eot_id|>`, `<｜end▁of▁sentence｜>`, `</s>`, `<end_of_turn>` and their relatives.
-_END_OF_TEXT = (
-    r"(?:<[|｜](?:im_end|end|return|eo[tsm](?:_id)?|end_?of_?text|(?:\w{1,20}_)?end[_▁]of[_▁]\w{1,20}"
-    r"|endof\w{1,20})[|｜]>|</s>|<end_of_turn>|<eos>|\[EOS\]|\[e~\[)"
-)
-_END_OF_REPLY = re.compile(rf"(?:\s*+{_END_OF_TEXT})++\s*\Z", re.IGNORECASE)
-_END_AFTER_FENCE = re.compile(rf"^([ \t]*+(?:`{{3,}}+|~{{3,}}+))[ \t]*+(?:{_END_OF_TEXT})++", re.I | re.M)
-_NEXT_TURN = re.compile(
-    rf"{_END_OF_TEXT}\s*+(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|<[|｜](?:user|assistant)[|｜]>)",
-    re.IGNORECASE,
-)
-# An editor may write these before the first character of a file, and no eye sees them.
-_INVISIBLE_STARTS = re.compile("^[\ufeff\u200b\u2060]+", re.MULTILINE)
 
 
 def drop_thoughts(reply: str) -> str:
@@ -302,32 +316,6 @@ def _read_bare_channels(text: str) -> str:
         return ""
     last = next((mark for mark in reversed(marks) if mark["name"] == "final"), None)
     return text[marks[0].start() :] if last is None else text[last.end() :]
-
-
-_TAG = re.compile(r"<(?P<end>/?)answer>", re.IGNORECASE)
-_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])")
-_HASHES = re.compile(r"(?<!#)####(?!#)[ \t]*(?P<line>[^\n]*)")
-# A number follows the mark at once, or after its sign, its currency and marks of formatting. Any other line
-# is a heading in Markdown.
-_NUMBER_FIRST = re.compile(
-    r"(?:\W{0,4}(?:the\s+)?(?:final\s+)?answer(?:\s+is)?)?(?:[^\w\n]|_){0,12}\d", re.IGNORECASE
-)
-_HEADING = re.compile(r"\W{0,4}\d{1,2}\W{0,4}[.):]\W{0,4}\s.*[A-Za-z]")
-# The number and one word after it, such as its unit. "18 or 19" continues, because it is not one number.
-_CLAUSE = re.compile(
-    r"[.!?;:](?=\s|\Z)|[ \t]\(|,[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])"
-    r"|(?<=[A-Za-z])(?<!\bor)(?<!\band)(?<!\bto)[ \t]+(?!(?:or|and|to)\b)(?=[A-Za-z])",
-    re.IGNORECASE,
-)
-
-# The last line of a reply to the prompts of simple-evals and of Minerva.
-_STATED = re.compile(
-    r"[*_#>\s]{0,8}(?:final\s+)?answer[*_\s]{0,4}:[*_\s]{0,4}"
-    r"(?:the\s+final\s+answer\s+is\s*:?\s*)?(?P<answer>.{1,500}?)"
-    r"(?:\.?\s*I\s+hope\s+it\s+is\s+correct)?[.*_\s]{0,8}",
-    re.IGNORECASE,
-)
-_MATHS = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+)\\\)|\\\[(.+)\\\]")
 
 
 def stated_answer(text: str) -> str | None:

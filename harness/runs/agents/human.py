@@ -25,6 +25,9 @@ from harness.sandbox.streaming import Terminal, TerminalEnd
 # Ctrl-], the escape key of telnet. It leaves the program at any time.
 LEAVE = b"\x1d"
 READ_BYTES = 4096
+SECONDS = 600.0
+_QUOTED = re.compile(r'"([^"]*)"(?=\s|$)')
+HOW_TO_LEAVE = "The shell is yours. `exit` ends it, and Ctrl-] leaves it at any time."
 
 
 class Person:
@@ -126,11 +129,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-SECONDS = 600.0
-_QUOTED = re.compile(r'"([^"]*)"(?=\s|$)')
-HOW_TO_LEAVE = "The shell is yours. `exit` ends it, and Ctrl-] leaves it at any time."
 
 
 class Human:

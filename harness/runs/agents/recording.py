@@ -16,6 +16,8 @@ from harness.core.text import shorten
 from harness.core.types import Phase, Status, Submission
 from harness.runs.transcripts import read_numbered_entries
 
+_SHOWN_TYPE = 100
+
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
@@ -88,9 +90,6 @@ class Recording(Protocol):
 
     def read_judgements(self, task_id: str, number: int) -> Generator[RecordedJudgement, None, None]:
         """Yield the judgements in an attempt in order. Raises DataError, with file and line."""
-
-
-_SHOWN_TYPE = 100
 
 
 def read_steps(path: Path, rounds: int | None, is_oracle: bool) -> Generator[RecordedStep, None, None]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord
 from harness.host.retries import RunStopped
 from harness.runs.attempt import AttemptSettings, make_record
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import (
     RunObserver,
     RunProgress,
@@ -20,6 +20,7 @@ from harness.runs.progress import (
     measure_categories,
     write_stages,
 )
+from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 
 
@@ -57,8 +58,8 @@ class Commits:
 class Work:
     """The attempts that an executor makes, and the places where it reports them."""
 
-    # In the order that they start.
-    attempts: Sequence[PlannedAttempt]
+    # In the order that they start. The attempts of a unit follow each other.
+    units: Sequence[Sequence[PlannedAttempt]]
     progress: RunProgress
     commits: Commits
     observer: RunObserver
@@ -72,8 +73,13 @@ class Work:
 class Executor(Protocol):
     """Decides where attempts are made. This process alone stores their records."""
 
-    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
-        """Return how many of these attempts may be under way at once."""
+    @property
+    def places(self) -> int:
+        """How many units may be under way at once."""
+
+    @property
+    def in_parallel(self) -> bool:
+        """Whether each attempt is a unit, and not all attempts at a task."""
 
     async def execute(self, work: Work) -> None:
         """Make every attempt of `work` and report its record.
@@ -98,14 +104,14 @@ def group_attempts(attempts: Sequence[PlannedAttempt], *, in_parallel: bool) -> 
 
 
 async def execute_plan(
-    executor: Executor, plan: Sequence[PlannedAttempt], *, store: RunStore, observer: RunObserver
+    executor: Executor | None, plan: Sequence[PlannedAttempt], *, store: RunStore, observer: RunObserver
 ) -> None:
     """Make every planned attempt without a stored verdict, and store its record.
 
     A cancellation ends all attempts under way, and finished attempts stay stored.
 
     Args:
-        executor: makes the attempts.
+        executor: makes the attempts, None if all are finished.
         plan: the planned attempts, in the order that they start.
         store: gets the records.
         observer: gets the events.
@@ -120,77 +126,62 @@ async def execute_plan(
     progress = RunProgress(measure_categories(plan, waiting))
     if isinstance(observer, ShowsProgress):
         observer.show_progress(progress)
-    observer.on_start(
-        attempts=len(plan), finished=len(plan) - len(waiting), concurrency=executor.count_places(waiting)
-    )
+    units = [] if executor is None else group_attempts(waiting, in_parallel=executor.in_parallel)
+    places = 1 if executor is None else min(executor.places, max(len(units), 1))
+    observer.on_start(attempts=len(plan), finished=len(plan) - len(waiting), concurrency=places)
+    if executor is None:
+        return
     async with write_stages(store.folder, progress):
-        await executor.execute(Work(waiting, progress, Commits(store), observer))
+        await executor.execute(Work(units, progress, Commits(store), observer))
 
 
+@dataclass(frozen=True, slots=True)
 class LocalExecutor:
-    """Makes up to `concurrency` attempts at once. Implements `Executor`."""
+    """Makes attempts in this process. Each worker takes a unit, and makes one attempt after the other."""
 
-    def __init__(self, settings: AttemptSettings, concurrency: int) -> None:
-        self._settings = settings
-        self._concurrency = concurrency
+    settings: AttemptSettings
+    places: int
 
-    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
-        return min(self._concurrency, max(len(self._group(attempts)), 1))
+    @property
+    def in_parallel(self) -> bool:
+        # A service shares its sandboxes between all attempts, whatever their order is.
+        return self.settings.service is not None or getattr(self.settings.agent, "waits", True)
 
     async def execute(self, work: Work) -> None:
-        open_attempts = Counter(planned.task.id for planned in work.attempts)
-        units = iter(self._group(work.attempts))
-        execution = _Execution(self._settings, work, units, open_attempts)
+        settings, units, begun = self.settings, iter(work.units), set[str]()
+        # The number of attempts at each task that have not ended.
+        left = Counter(planned.task.id for unit in work.units for planned in unit)
+
+        async def work_off() -> None:
+            for planned in itertools.chain.from_iterable(units):
+                if settings.faults.stopped is not None:
+                    return
+                task_id, model = planned.task.id, settings.features.model
+                if model is not None and task_id not in begun:
+                    # The model may answer all attempts at a task in one reply.
+                    begun.add(task_id)
+                    model.merger.expect(task_id, left[task_id])
+                try:
+                    with work.progress.begin(planned) as active:
+                        record = await make_record(settings, planned, active)
+                except RunStopped:
+                    return
+                await work.finish(record)
+                left[task_id] -= 1
+                if settings.is_isolated or not left[task_id]:
+                    discard_sandboxes(settings, planned)
+                if model is not None and not left[task_id]:
+                    model.merger.forget(task_id)
+
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self.count_places(work.attempts)):
-                    group.create_task(execution.work_off())
+                for _ in range(min(self.places, len(work.units))):
+                    group.create_task(work_off())
         except ExceptionGroup as failures:
             # The first failure cancelled the other workers, or they failed for the same reason.
             raise failures.exceptions[0] from None
-        if self._settings.faults.stopped is not None:
-            raise self._settings.faults.stopped
-
-    def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
-        # A service shares its sandboxes between all attempts, whatever their order is.
-        in_parallel = self._settings.service is not None or getattr(self._settings.agent, "waits", True)
-        return group_attempts(attempts, in_parallel=in_parallel)
-
-
-@dataclass(slots=True)
-class _Execution:
-    """The state that the workers share. A worker takes a unit of attempts, and makes one after the other."""
-
-    settings: AttemptSettings
-    work: Work
-    units: Iterator[list[PlannedAttempt]]
-    # The number of attempts at each task that have not ended, by task id.
-    open_attempts: Counter[str]
-    _begun: set[str] = field(default_factory=set)
-
-    async def work_off(self) -> None:
-        """Make attempts until none is left, or until the run stops."""
-        for unit in self.units:
-            for planned in unit:
-                if self.settings.faults.stopped is not None:
-                    return
-                task_id, model = planned.task.id, self.settings.features.model
-                if model is not None and task_id not in self._begun:
-                    # The model may answer all attempts at a task in one reply.
-                    self._begun.add(task_id)
-                    model.merger.expect(task_id, self.open_attempts[task_id])
-                try:
-                    with self.work.progress.begin(planned) as active:
-                        record = await make_record(self.settings, planned, active)
-                except RunStopped:
-                    return
-                await self.work.finish(record)
-                self.open_attempts[task_id] -= 1
-                is_last = not self.open_attempts[task_id]
-                if self.settings.is_isolated or is_last:
-                    discard_sandboxes(self.settings, planned)
-                if is_last and model is not None:
-                    model.merger.forget(task_id)
+        if settings.faults.stopped is not None:
+            raise settings.faults.stopped
 
 
 async def execute(

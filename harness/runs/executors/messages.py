@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import Stage
+from harness.runs.records import PlannedAttempt
 
-if TYPE_CHECKING:
-    pass
+Unit = Sequence[PlannedAttempt]
+"""Attempts that follow each other on one node."""
 
 
 @cache
@@ -111,10 +111,6 @@ class Refusal:
 
     message: str
     hint: str | None = None
-
-
-Unit = Sequence[PlannedAttempt]
-"""Attempts that follow each other on one node."""
 
 
 class LeaseBook:

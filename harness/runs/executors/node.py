@@ -35,9 +35,8 @@ from harness.runs.executors.messages import (
     hash_code,
 )
 from harness.runs.faults import Faults
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, Stage
-from harness.runs.records import to_json
+from harness.runs.records import PlannedAttempt, to_json
 from harness.runs.run_files import StorageError
 from harness.runs.selection import Selection, find_difference, hash_inputs, read_described_config, select
 from harness.runs.transcripts import TranscriptFile
@@ -48,6 +47,8 @@ from harness.sandbox.reaper import NAMESPACE_VARIABLE, remove_run
 
 # The most bytes of a transcript in one report.
 PART_BYTES = 1024 * 1024
+# How often an attempt under way reports its stage and its transcript.
+REPORT_SECONDS = 1.0
 
 
 class NodeTranscripts:
@@ -194,10 +195,6 @@ def _require_moves_images(backend: Backend | None) -> MovesImages:
     if isinstance(backend, MovesImages):
         return backend
     raise SandboxError("the backend of this machine cannot copy images")
-
-
-# How often an attempt under way reports its stage and its transcript.
-REPORT_SECONDS = 1.0
 
 
 class Node(EngineNode):

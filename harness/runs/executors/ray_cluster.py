@@ -40,6 +40,10 @@ _RAY_PREFIX = "RAY_"
 _PRINTING_THREAD = "ray_listen_error_messages"
 
 _LOGGER = get_logger(__name__)
+# How often the cluster is asked for nodes that have come, or have come back.
+LOOK_SECONDS = 2.0
+# A node that was lost this often is refused.
+NODE_STARTS = 3
 
 
 def load_ray() -> Any:
@@ -207,12 +211,6 @@ class _Diverted:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-# How often the cluster is asked for nodes that have come, or have come back.
-LOOK_SECONDS = 2.0
-# A node that was lost this often is refused.
-NODE_STARTS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.core.shield import complete
 from harness.core.types import AttemptRecord, Status, Verdict
 from harness.host.retries import RunStoppedError
-from harness.runs.executors.execution import Work, group_attempts
+from harness.runs.executors.execution import Work
 from harness.runs.executors.messages import ImageContent, Lease, LeaseBook, NodeSpec, Report, Stop
 from harness.runs.executors.node import Node
 from harness.runs.executors.ray_cluster import RayMembers, connect_ray
@@ -26,54 +26,38 @@ from harness.runs.executors.ray_nodes import (
     RayNode,
     describe_images,
 )
-from harness.runs.planned_attempt import PlannedAttempt
 from harness.runs.progress import ActiveAttempt, RunObserver
-from harness.runs.records import build_record, from_json
+from harness.runs.records import PlannedAttempt, build_record, from_json
 from harness.runs.run_files import StorageError, advise_resume, append_to_run_file, create_run_file
-from harness.runs.selection import Selection, describe_config, hash_inputs
+from harness.runs.selection import describe_config, hash_inputs
 from harness.runs.transcripts import TRANSCRIPTS, transcript_name
-from harness.sandbox.backends.base import Backend
+
+if TYPE_CHECKING:
+    from harness.runs.run import Run
 
 # An attempt whose node was lost in this many tries ends as an infra error.
 LEASE_TRIES = 10
 _PART_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class RayRun:
-    """The run that is made on Ray."""
-
-    selection: Selection
-    folder: Path
-    run_id: str
-    # The engine of this machine, None for a run without sandboxes.
-    backend: Backend | None
-    # The tags of the images by their names.
-    image_tags: Mapping[str, str]
-    # How long the run waits for an engine, and for a node if none is left.
-    wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
-    start_tries: int
-
-
 @contextlib.asynccontextmanager
 async def open_ray_executor(
-    run: RayRun, *, address: str | None, observer: RunObserver
+    run: Run, observer: RunObserver, *, start_tries: int
 ) -> AsyncIterator[RayExecutor]:
     """Connect to a cluster, prepare its nodes and yield the executor. The end of the block ends all nodes.
 
     Args:
         run: the run.
-        address: that of the cluster, as `connect_ray` takes it.
         observer: gets a note for each node that takes no part.
+        start_tries: how many first attempts in which the agent cannot start stop the run.
 
     Raises:
         UsageError: if there is no cluster, or none of its nodes can take part.
     """
-    async with connect_ray(address) as ray:
-        work = await asyncio.to_thread(_plan_nodes, run)
-        opener = NodeOpener(ray, work, run.backend)
-        members = RayMembers(ray, opener, observer.note, wait_seconds=run.wait_seconds)
+    async with connect_ray(run.selection.config.ray_address) as ray:
+        work = await asyncio.to_thread(_plan_nodes, run, start_tries)
+        opener = NodeOpener(ray, work, run.engine.backend)
+        members = RayMembers(ray, opener, observer.note, wait_seconds=run.engine.wait_seconds)
         executor = RayExecutor(members, run, observer)
         try:
             await executor.open()
@@ -82,21 +66,21 @@ async def open_ray_executor(
             await complete(members.close())
 
 
-def _plan_nodes(run: RayRun) -> NodeWork:
+def _plan_nodes(run: Run, start_tries: int) -> NodeWork:
     """Return what each node needs for the run. Raises SandboxError and UsageError."""
     selection = run.selection
     images: Mapping[str, ImageContent] = {}
     if selection.images:
-        assert run.backend is not None, "a run with images has an engine"  # noqa: S101
-        images = describe_images(run.backend, run.image_tags)
+        assert run.engine.backend is not None, "a run with images has an engine"  # noqa: S101
+        images = describe_images(run.engine.backend, run.manifest["image_tags"])
     spec = NodeSpec(
-        run_id=run.run_id,
+        run_id=run.manifest["run_id"],
         config=describe_config(selection),
         inputs=hash_inputs(selection),
         unsound=dict(selection.benchmark.quarantined),
         images=images,
-        wait_seconds=run.wait_seconds,
-        start_tries=run.start_tries,
+        wait_seconds=run.engine.wait_seconds,
+        start_tries=start_tries,
     )
     samples = None if selection.config.samples is None else Path(selection.config.samples)
 
@@ -115,7 +99,7 @@ class RayExecutor:
     """Leases attempts to the nodes of a cluster, and stores what they report. Implements `Executor`."""
 
     _members: RayMembers
-    _run: RayRun
+    _run: Run
     _observer: RunObserver
 
     async def open(self) -> None:
@@ -124,12 +108,16 @@ class RayExecutor:
         shown = ", ".join(f"{node.name} ({node.places} attempts at a time)" for node in self._members)
         self._observer.note(f"Ray nodes: {shown}")
 
-    def count_places(self, attempts: Sequence[PlannedAttempt]) -> int:
-        places = sum(node.places for node in self._members)
-        return min(places, max(len(self._group(attempts)), 1))
+    @property
+    def places(self) -> int:
+        return sum(node.places for node in self._members)
+
+    @property
+    def in_parallel(self) -> bool:
+        return getattr(self._run.selection.agent, "waits", True)
 
     async def execute(self, work: Work) -> None:
-        book = LeaseBook(self._group(work.attempts))
+        book = LeaseBook(work.units)
 
         async def join(node: RayNode) -> None:
             self._observer.note(f"{node.name} joins the run ({node.places} attempts at a time)")
@@ -145,9 +133,6 @@ class RayExecutor:
         except BaseExceptionGroup as failures:
             # The first failure cancelled everything else.
             raise failures.exceptions[0] from None
-
-    def _group(self, attempts: Sequence[PlannedAttempt]) -> list[list[PlannedAttempt]]:
-        return group_attempts(attempts, in_parallel=getattr(self._run.selection.agent, "waits", True))
 
     async def _serve(self, node: RayNode, work: Work, book: LeaseBook) -> None:
         """Give a node attempts until every attempt has a record, or until the node is lost."""

@@ -15,6 +15,9 @@ from harness.models.settings import GenerationSettings
 from harness.models.spending import Budget
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The agent of a config that names neither an agent nor a model: it submits the reference solutions.
+DEFAULT_AGENT = "oracle"
+STATEMENT = "{problem_statement}"
 
 
 def _require_variables(names: list[str]) -> list[str]:
@@ -90,11 +93,6 @@ class CommandSettings(BaseModel):
         if self.where == "host" and (file.is_absolute() or ".." in file.parts):
             raise ValueError("has a submission_file that is not below the folder where the program starts")
         return self
-
-
-# The agent of a config that names neither an agent nor a model: it submits the reference solutions.
-DEFAULT_AGENT = "oracle"
-STATEMENT = "{problem_statement}"
 
 
 def _require_statement(prompt: str) -> str:

@@ -52,6 +52,7 @@ _CODE_LABELS = frozenset(
 )
 # A reply with more marks is no list of calls.
 _MAX_MARKS = 100
+NO_CALL = "Your reply called no tool. Call one of the tools: {tools}. When the task is done, call `submit`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +143,6 @@ def _take_last(text: str, found: list[_Found]) -> list[TextCall]:
 def _strip_frame(text: str) -> str:
     """Return a text without the marks of a template and the blanks around it."""
     return _FRAME.sub("", text).strip()
-
-
-NO_CALL = "Your reply called no tool. Call one of the tools: {tools}. When the task is done, call `submit`."
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,11 @@ from harness.runs.agents.chat.actions import (
 # An observation of fewer characters is not worth a removal.
 SHORT_OBSERVATION = 200
 REMOVED = "[This output of {length:,} characters was removed, because the conversation became too long.]"
+T = TypeVar("T")
+# The time to read a reply grows with its length: 2 million characters take up to some seconds.
+LONG_REPLY = 50_000
+# An attempt ends after this many replies in a row without a usable action.
+MOST_FORMAT_ERRORS = 3
 
 
 class Conversation:
@@ -72,13 +77,6 @@ class Conversation:
             self._messages[place] = replace(message, text=text)
         del self._observations[:count]
         return removed
-
-
-T = TypeVar("T")
-# The time to read a reply grows with its length: 2 million characters take up to some seconds.
-LONG_REPLY = 50_000
-# An attempt ends after this many replies in a row without a usable action.
-MOST_FORMAT_ERRORS = 3
 
 
 class Chat:

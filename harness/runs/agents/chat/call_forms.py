@@ -27,6 +27,44 @@ _PREFIX = re.compile(r"\A.{0,200}[.:/]", re.DOTALL)
 _TYPES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _DECODER = json.JSONDecoder(strict=False)
+TOKEN = r"<[|｜][^<>|｜\n]{1,60}[|｜]>"
+ELEMENT = r"(?:[\w-]{1,20}:|[|｜]DSML[|｜])?"
+"""The start of a name in XML, such as `minimax:`."""
+_WRAPPER = r"(?:tool_?calls?|function_?calls?)"
+FRAME = rf"{TOKEN}|</?{ELEMENT}(?:{_WRAPPER}|function|invoke|tool)>|\[/?TOOL_CALLS\]"
+"""The marks of templates around and between calls."""
+# Between two calls, and between the marks of a list of calls and its first one.
+_BETWEEN = re.compile(rf"(?:[\s;,]|{FRAME}){{0,200}}+", re.IGNORECASE)
+# The marks that end a call, but not the element of a function, which may be one of several in a call.
+_ENDING = re.compile(
+    rf"</{ELEMENT}(?:{_WRAPPER}|tool)>|<[|｜][^<>|｜\n]{{0,60}}end[^<>|｜\n]{{0,60}}[|｜]>|\[/TOOL_CALLS\]",
+    re.I,
+)
+_MARK = re.compile(rf"{FRAME}|functools|to=", re.IGNORECASE)
+# Some models put the JSON after a mark into a block.
+_FENCE = re.compile(r"\s*`{3,}\w{0,20}[ \t]*\n")
+_FENCE_END = re.compile(r"\s*`{3,}")
+_NAME_VALUE = r"[\"']?(?P<name>[\w.:/-]{1,200})[\"']?"
+_FUNCTION = re.compile(
+    rf"<{ELEMENT}(?:function(?:=|\s+name=)|invoke\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.I
+)
+_FUNCTION_END = re.compile(rf"\s*</{ELEMENT}(?:function|invoke|tool_?call)", re.IGNORECASE)
+_PARAMETER = re.compile(rf"\s*<{ELEMENT}parameter(?:=|\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.IGNORECASE)
+_PARAMETER_END = re.compile(rf"</{ELEMENT}parameter>", re.IGNORECASE)
+_KEY = re.compile(r"\s*<arg_key>\s*(?P<name>[\w.:-]{1,200})\s*</arg_key>\s*<arg_value>")
+_VALUE_END = "</arg_value>"
+_NAME = re.compile(r"(?:function\s*<[|｜]tool[▁_]sep[|｜]>)?\s*(?P<name>[A-Za-z_][\w.:/-]{0,200}+)")
+# Between a name and its arguments. gpt-oss names the form of the arguments, and DeepSeek puts a block there.
+_BEFORE_JSON = re.compile(
+    rf"(?:\s|{TOKEN}|\[CALL_ID\][\w-]{{1,100}}|\[ARGS\]|`{{3,}}(?:json)?[ \t]*\n"
+    r"|(?:json|code|commentary)\b)*+"
+)
+_END = re.compile(rf"\s*(?:</|{TOKEN})")
+_NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
+_PIECES = re.compile(r"\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'|[\[\](){}]", re.DOTALL)
+_OPENING_BRACKETS = frozenset("[({")
+Read = tuple[list[TextCall], int]
+"""The calls that were read, and the position after them."""
 
 
 def find_tool_name(name: str, tools: Iterable[str]) -> str:
@@ -129,46 +167,6 @@ def _list_types(schema: Any) -> set[str]:
         named = each.get("type") if isinstance(each, Mapping) else None
         types.update([named] if isinstance(named, str) else named if isinstance(named, list) else ())
     return types
-
-
-TOKEN = r"<[|｜][^<>|｜\n]{1,60}[|｜]>"
-ELEMENT = r"(?:[\w-]{1,20}:|[|｜]DSML[|｜])?"
-"""The start of a name in XML, such as `minimax:`."""
-_WRAPPER = r"(?:tool_?calls?|function_?calls?)"
-FRAME = rf"{TOKEN}|</?{ELEMENT}(?:{_WRAPPER}|function|invoke|tool)>|\[/?TOOL_CALLS\]"
-"""The marks of templates around and between calls."""
-# Between two calls, and between the marks of a list of calls and its first one.
-_BETWEEN = re.compile(rf"(?:[\s;,]|{FRAME}){{0,200}}+", re.IGNORECASE)
-# The marks that end a call, but not the element of a function, which may be one of several in a call.
-_ENDING = re.compile(
-    rf"</{ELEMENT}(?:{_WRAPPER}|tool)>|<[|｜][^<>|｜\n]{{0,60}}end[^<>|｜\n]{{0,60}}[|｜]>|\[/TOOL_CALLS\]",
-    re.I,
-)
-_MARK = re.compile(rf"{FRAME}|functools|to=", re.IGNORECASE)
-# Some models put the JSON after a mark into a block.
-_FENCE = re.compile(r"\s*`{3,}\w{0,20}[ \t]*\n")
-_FENCE_END = re.compile(r"\s*`{3,}")
-_NAME_VALUE = r"[\"']?(?P<name>[\w.:/-]{1,200})[\"']?"
-_FUNCTION = re.compile(
-    rf"<{ELEMENT}(?:function(?:=|\s+name=)|invoke\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.I
-)
-_FUNCTION_END = re.compile(rf"\s*</{ELEMENT}(?:function|invoke|tool_?call)", re.IGNORECASE)
-_PARAMETER = re.compile(rf"\s*<{ELEMENT}parameter(?:=|\s+name=){_NAME_VALUE}[^<>]{{0,100}}>", re.IGNORECASE)
-_PARAMETER_END = re.compile(rf"</{ELEMENT}parameter>", re.IGNORECASE)
-_KEY = re.compile(r"\s*<arg_key>\s*(?P<name>[\w.:-]{1,200})\s*</arg_key>\s*<arg_value>")
-_VALUE_END = "</arg_value>"
-_NAME = re.compile(r"(?:function\s*<[|｜]tool[▁_]sep[|｜]>)?\s*(?P<name>[A-Za-z_][\w.:/-]{0,200}+)")
-# Between a name and its arguments. gpt-oss names the form of the arguments, and DeepSeek puts a block there.
-_BEFORE_JSON = re.compile(
-    rf"(?:\s|{TOKEN}|\[CALL_ID\][\w-]{{1,100}}|\[ARGS\]|`{{3,}}(?:json)?[ \t]*\n"
-    r"|(?:json|code|commentary)\b)*+"
-)
-_END = re.compile(rf"\s*(?:</|{TOKEN})")
-_NAMES, _ARGUMENTS = ("name", "tool_name", "tool"), ("arguments", "parameters", "args", "input")
-_PIECES = re.compile(r"\"(?:\\.|[^\"\\])*+\"|'(?:\\.|[^'\\])*+'|[\[\](){}]", re.DOTALL)
-_OPENING_BRACKETS = frozenset("[({")
-Read = tuple[list[TextCall], int]
-"""The calls that were read, and the position after them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ FIND_SECONDS = 30.0
 _FIND = ("/bin/sh", "-c", 'command -v -- "$1" > /dev/null', "sh")
 # The exit codes of `command -v` in dash and bash for a program that cannot be found.
 _NOT_FOUND = (1, 127)
+READ_BYTES = 1 << 16
+# The time in which the last output arrives.
+OUTPUT_SECONDS = 2.0
+DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+# Only these variables of the harness reach every program on the host.
+INHERITED = ("LANG", "LC_ALL", "TZ")
 
 
 class KeptOutput:
@@ -149,14 +155,6 @@ class SandboxPlace:
         return await self._workspace.run(
             argv, env=env, timeout=seconds, keep_bytes=KEEP_BYTES, on_output=on_output
         )
-
-
-READ_BYTES = 1 << 16
-# The time in which the last output arrives.
-OUTPUT_SECONDS = 2.0
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-# Only these variables of the harness reach every program on the host.
-INHERITED = ("LANG", "LC_ALL", "TZ")
 
 
 def find_host_path() -> str:

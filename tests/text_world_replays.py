@@ -22,7 +22,7 @@ from typing import Any
 from harness.environments.house.game import GameError, read_game
 from harness.environments.house.play import HEADER, Play
 from harness.environments.web.catalogue import Catalogue, load_catalogue
-from harness.environments.web.environment import Reward, offline_nouns, reward_purchase
+from harness.environments.web.grader import Reward, offline_nouns, reward_purchase
 from harness.environments.web.products import Goal, Product, PublishedShop
 from harness.environments.web.session import Session
 

@@ -172,6 +172,7 @@ class Environment:
         # A tool runs alone, and none runs once the environment is graded.
         self._calling = asyncio.Lock()
         self._is_over = False
+        self._acted = False
         # Returns the call that submits an answer, if a published protocol has a tool for that.
         self._submission: Callable[[str], tuple[str, dict[str, Any]]] | None = None
 
@@ -191,11 +192,11 @@ class Environment:
     @property
     def agent_acted(self) -> bool:
         """Return whether the agent has run anything here, so that it answers for a loss."""
-        raise NotImplementedError
+        return self._acted
 
     def note_acting(self) -> None:
         """Note that the agent acts now. It is called before the handler of a tool runs."""
-        raise NotImplementedError
+        self._acted = True
 
     def add_foreign_tools(
         self, handlers: Mapping[ForeignTool, ForeignHandler], aliases: Mapping[str, str]
@@ -406,14 +407,6 @@ class HostEnvironment(Environment, Generic[State]):
     def __init__(self, state: State, handlers: Mapping[Tool, Handler], context: EnvironmentContext) -> None:
         super().__init__(handlers, context)
         self.state = state
-        self._acted = False
-
-    @property
-    def agent_acted(self) -> bool:
-        return self._acted
-
-    def note_acting(self) -> None:
-        self._acted = True
 
     async def _run_tool(self, name: str, arguments: Mapping[str, Any]) -> Observation:
         if name != SUBMIT.name:

@@ -19,7 +19,8 @@ from unwritten import Unwritten
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.web.catalogue import load_catalogue
-from harness.environments.web.environment import CLICK, SEARCH, ShopGoal, open_environment, solve
+from harness.environments.web.environment import CLICK, SEARCH, open_environment, solve
+from harness.environments.web.grader import ShopGoal
 from harness.environments.web.products import Goal, PublishedShop
 from harness.sandbox.pool import SandboxSettings
 

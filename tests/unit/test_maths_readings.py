@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.scoring.answers import MAX_MATHS_CHARACTERS
-from harness.environments.maths.intervals import split_unit
 from harness.environments.maths.latex import enclosed, plain
+from harness.environments.maths.quantities import split_unit
 from harness.environments.maths.readings import MAX_EXPRESSIONS, Reading, asked_bases, read_answer
 
 

@@ -20,7 +20,7 @@ from harness.environments.house.environment import grade_game
 from harness.environments.house.play import HouseGame
 from harness.environments.web import environment as web
 from harness.environments.web.catalogue import load_catalogue
-from harness.environments.web.environment import ShopGoal, grade_purchase
+from harness.environments.web.grader import ShopGoal, grade_purchase
 
 Step = tuple[str, dict[str, str], str]
 """The tool, its arguments, and a text that the result must hold."""

@@ -26,7 +26,7 @@ from harness.environments.web import catalogue as catalogues
 from harness.environments.web import products, search_index
 from harness.environments.web.catalogue import Catalogue, load_catalogue
 from harness.environments.web.category import find_catalogue
-from harness.environments.web.environment import offline_nouns, reward_purchase
+from harness.environments.web.grader import offline_nouns, reward_purchase
 from harness.environments.web.products import PublishedShop, stream_array, stream_object
 from harness.environments.web.session import OptionChoice, ProductLink, Session
 

@@ -21,15 +21,12 @@ from harness.environments.web.environment import (
     CLICK,
     MAX_KEYWORDS_CHARACTERS,
     MAX_VALUE_CHARACTERS,
-    NOTHING_BOUGHT,
-    OFFLINE,
     SEARCH,
-    ShopGoal,
-    grade_purchase,
     open_environment,
     solve,
 )
 from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
+from harness.environments.web.grader import NOTHING_BOUGHT, OFFLINE, ShopGoal, grade_purchase
 from harness.environments.web.products import PublishedShop
 
 SHOP = PublishedShop.at(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.environments.web.environment import (
+from harness.environments.web.grader import (
     COLOURS,
     OFFLINE,
     first_colour,

@@ -11,14 +11,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.environments.maths.intervals import (
-    APPROXIMATE,
-    as_intervals,
-    differ,
-    is_dropped,
-    split_unit,
-    words_of,
-)
 from harness.environments.maths.latex import (
     COMMA,
     OR,
@@ -29,6 +21,14 @@ from harness.environments.maths.latex import (
     split_with,
     text_parts,
     words,
+)
+from harness.environments.maths.quantities import (
+    APPROXIMATE,
+    as_intervals,
+    differ,
+    is_dropped,
+    split_unit,
+    words_of,
 )
 
 MAX_EXPRESSIONS = 8

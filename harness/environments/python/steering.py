@@ -6,7 +6,7 @@ right, and samples of one task may share a container. Every other form of test m
 answer. A sample under such tests gets its own container.
 
 This module accepts a small grammar and refuses everything else, because a form that it does not know may be
-one of these. It follows what `asserts` and `driving` of the guest really defer.
+one of these. It follows what `compiled_tests` and `assert_calls` of the guest really defer.
 """
 
 from __future__ import annotations

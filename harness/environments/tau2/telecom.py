@@ -351,29 +351,6 @@ def assert_can_send_mms(database: Database, expected_status: bool) -> bool:
     return phone.has_mms(database) is expected_status
 
 
-HIDDEN = (
-    assert_can_send_mms,
-    assert_internet_speed,
-    assert_mobile_data_status,
-    assert_service_status,
-    break_apn_mms_setting,
-    break_apn_settings,
-    break_vpn,
-    lock_sim_card,
-    remove_app_permission,
-    set_user_info,
-    set_user_location,
-    set_wifi_calling,
-    simulate_network_search,
-    turn_airplane_mode_on,
-    turn_data_off,
-    turn_data_saver_mode_on,
-    turn_roaming_off,
-    turn_roaming_on,
-    unseat_sim_card,
-)
-
-
 DOMAIN = Domain(
     tools=(
         disable_roaming,
@@ -392,11 +369,29 @@ DOMAIN = Domain(
     ),
     user_tools=phone.TOOLS,
     hidden=(
-        *HIDDEN,
+        assert_can_send_mms,
         assert_data_refueling_amount,
+        assert_internet_speed,
+        assert_mobile_data_status,
         assert_no_overdue_bill,
+        assert_service_status,
+        break_apn_mms_setting,
+        break_apn_settings,
+        break_vpn,
+        lock_sim_card,
+        remove_app_permission,
         set_data_usage,
+        set_user_info,
+        set_user_location,
+        set_wifi_calling,
+        simulate_network_search,
         suspend_line_for_overdue_bill,
+        turn_airplane_mode_on,
+        turn_data_off,
+        turn_data_saver_mode_on,
+        turn_roaming_off,
+        turn_roaming_on,
+        unseat_sim_card,
     ),
     settle=settle,
 )

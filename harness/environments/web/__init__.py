@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from harness.environments.spec import EnvironmentSpec
-from harness.environments.web.environment import GRADERS, TEXT_FORM, TURNS, open_environment
+from harness.environments.web.environment import TEXT_FORM, TURNS, open_environment
+from harness.environments.web.grader import GRADERS
 
 SPEC = EnvironmentSpec(
     name="web",

@@ -15,7 +15,8 @@ from harness.benchmarks.data.rows import Row
 from harness.benchmarks.options import OptionEffect, Options
 from harness.core.errors import DataError, UsageError
 from harness.core.types import Reference, Task
-from harness.environments.web.environment import TURNS, ShopGoal, TaggerChoice, load_tagger, solve
+from harness.environments.web.environment import TURNS, solve
+from harness.environments.web.grader import ShopGoal, TaggerChoice, load_tagger
 from harness.environments.web.products import Goal, PublishedShop
 from harness.environments.web.session import search_page, show_page
 

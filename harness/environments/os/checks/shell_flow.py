@@ -80,30 +80,17 @@ def find_used_statuses(script: sh.Script) -> set[sh.Simple]:
     return found
 
 
-def list_unused_statuses(command: sh.Command) -> Iterator[sh.Simple]:
-    """Yield the commands of a substitution whose statuses nothing in it uses."""
-    match command:
-        case sh.Body(items):
-            for item in items:
-                yield from list_unused_statuses(item)
-        case sh.Pipeline(commands, False):
-            for item in commands:
-                yield from list_unused_statuses(item)
-        case sh.Block(body):
-            yield from list_unused_statuses(body)
-        case sh.Simple():
-            yield command
+def list_unused_statuses(command: sh.Command, *, only_last: bool = False) -> Iterator[sh.Simple]:
+    """Yield the commands of a substitution whose statuses nothing in it uses.
 
-
-def list_last(command: sh.Command) -> Iterator[sh.Simple]:
-    """Yield the command whose status is the status of the whole."""
+    With `only_last`, they are only those whose status is the status of the whole.
+    """
     match command:
-        case sh.Body(items) if items:
-            yield from list_last(items[-1])
-        case sh.Pipeline(commands, False):
-            yield from list_last(commands[-1])
+        case sh.Body(items) | sh.Pipeline(items, False):
+            for item in items[-1:] if only_last else items:
+                yield from list_unused_statuses(item, only_last=only_last)
         case sh.Block(body):
-            yield from list_last(body)
+            yield from list_unused_statuses(body, only_last=only_last)
         case sh.Simple():
             yield command
 
@@ -112,7 +99,7 @@ def list_last_in(word: sh.Word) -> Iterator[sh.Simple]:
     """Yield the last command of each substitution in a word."""
     for part in word.parts:
         if isinstance(part, sh.Substitution):
-            yield from list_last(part.body)
+            yield from list_unused_statuses(part.body, only_last=True)
 
 
 class _Flow:

@@ -1,6 +1,6 @@
 """Drive a program: the functions that rewritten asserts call while the program lives. They compare nothing.
 
-`asserts` takes an assert's expression apart. Its calls are made, but arithmetic, comparisons and pure
+`compiled_tests` takes an assert's expression apart. Its calls are made, but arithmetic, comparisons and pure
 functions over plain data are deferred, because their time could reveal whether an answer was right.
 """
 

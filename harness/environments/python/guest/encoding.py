@@ -68,7 +68,7 @@ class Encoder:
     `handle_of` returns the kind and the number of an object that is not plain data, with a description of it
     as plain data or None. It raises if the object cannot cross. `opaque` are classes whose objects
     never equal plain data. With `marks`, an object of another class that crosses as the plain data that it
-    equals carries a mark of `converted`.
+    equals carries a mark of `plain.relation`.
     """
 
     def __init__(

@@ -39,13 +39,13 @@ def run(
 ) -> dict[str, Any]:
     """Return the result of every test of `request` against the candidate on `descriptor`.
 
-    `compiled` holds the codes of each statement from `asserts.compile_ahead`, and `beginning` the code from
-    `asserts.compile_beginning_ahead`. `announce` is called before the candidate's program is loaded.
-    `until_dead` is called after the last call, and returns when no process of the candidate is alive. The
-    result has eight fields: `results` (`passed` or `failed` for each statement, in order, and fewer if the
-    candidate was lost), `evidence` (of the first failure), `error` (the exception's name), `breach`, `lost`,
-    `large` (whether judging took time for much data), `objects` (the kinds that crossed other than plain
-    data), and `broken` (why the tests' own set-up fails, or None).
+    `compiled` holds the codes of each statement from `compiled_tests.compile_ahead`, and `beginning` the code
+    from `compiled_tests.compile_beginning_ahead`. `announce` is called before the candidate's program is
+    loaded. `until_dead` is called after the last call, and returns when no process of the candidate is alive.
+    The result has eight fields: `results` (`passed` or `failed` for each statement, in order, and fewer if
+    the candidate was lost), `evidence` (of the first failure), `error` (the exception's name), `breach`,
+    `lost`, `large` (whether judging took time for much data), `objects` (the kinds that crossed other than
+    plain data), and `broken` (why the tests' own set-up fails, or None).
     """
     # The tests compile before the program starts, because the duration would reveal the length of the tests.
     codes = [

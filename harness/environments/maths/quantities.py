@@ -1,10 +1,10 @@
-r"""Read a set of real numbers in any of its spellings as an interval or a union of intervals.
+r"""Read the quantities of an answer: sets of real numbers, and numbers with a unit or currency.
 
 `-2 \le x \le 7`, `7 >= x >= -2`, `x \in [-2,7]`, `\{x : -2 \le x \le 7\}` and `[-2,7]` are the same set.
 
-An answer may also have a unit or currency. Only words that cannot change a value may be dropped: units and
-counted nouns of the lists in this module. Units are compared if both answers have one. `m/s^2`,
-`\frac{m}{s^2}` and `metres per second squared` are the same unit.
+Only words that cannot change a value may be dropped: units and counted nouns of the lists in this module.
+Units are compared if both answers have one. `m/s^2`, `\frac{m}{s^2}` and `metres per second squared` are the
+same unit.
 """
 
 from __future__ import annotations

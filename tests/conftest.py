@@ -117,9 +117,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
         yield cast(DockerBackend, oci)
         oci.close()
         return
-    backend = DockerBackend(request.getfixturevalue("client"))
-    yield backend
-    backend.shared_networks.close()
+    yield DockerBackend(request.getfixturevalue("client"))
 
 
 @pytest.fixture

@@ -86,11 +86,12 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
     from harness.sandbox.backends import connect_backend
     from harness.sandbox.backends.docker.backend import DockerBackend
     from harness.sandbox.limits import Limits
-    from harness.sandbox.machine.checks.diagnosis import diagnose, diagnose_without_engine
+    from harness.sandbox.machine.checks.diagnosis import diagnose, diagnose_oci
     from harness.sandbox.selfcheck.check import Check, Level
 
     try:
-        backend = connect_backend(name, notify=typer.echo)
+        # The checks try every promise, also those that a run would refuse to do without.
+        backend = connect_backend(name, allow_weaker=True, notify=typer.echo)
     except EngineUnavailableError as error:
         _show(Check("engine", Level.FAIL, error.message, error.hint))
         _fail(["engine"])
@@ -103,7 +104,7 @@ def _diagnose_machine(name: str, runtime: str, output_dir: Path) -> None:
             notify=_show,
         )
     else:
-        checking = diagnose_without_engine(backend, runtime, notify=_show)
+        checking = diagnose_oci(backend, runtime=runtime, notify=_show)
     with show_waiting("checking this machine"):
         checks = run_until_signal(checking)
     if failed := [check.name for check in checks if check.level is Level.FAIL]:

@@ -56,8 +56,8 @@ class SandboxGrader:
     grade: Callable[[Any, Any, Submission], Awaitable[Verdict | Unjudged]]
     image: str | None = None
     # Returns whether the submission or its tests may want sockets, for a grader whose sandbox runs programs
-    # under tests alone. None for any other grader. A sandbox for programs that want none may share an empty
-    # network namespace (`SandboxSettings.network`).
+    # under tests alone. None for any other grader. A sandbox for programs that want none has none
+    # (`SandboxSettings.network`).
     may_need_sockets: Callable[[Any, Submission], bool] | None = None
     # Returns the image of the sandbox for submissions to a target, or None for the one of the environment.
     choose_image: Callable[[Any], str | None] = lambda _target: None

@@ -28,6 +28,7 @@ async def open_engine(
     *,
     runtime: str = "runc",
     backend: Backend | BackendName = "auto",
+    allow_weaker: bool = False,
     notify: Callable[[str], None],
 ) -> AsyncIterator[Engine]:
     """Connect to the engine, find the images, remove containers of dead processes, and yield the engine.
@@ -36,6 +37,7 @@ async def open_engine(
         images: the names of the images that must be there.
         runtime: the container runtime.
         backend: starts the sandboxes, or the name of a backend to connect to.
+        allow_weaker: connect to a backend that cannot enforce all limits, too.
         notify: gets a message about the containers that were removed.
 
     Raises:
@@ -45,7 +47,9 @@ async def open_engine(
     """
     async with contextlib.AsyncExitStack() as stack:
         if isinstance(backend, str):
-            opened = await stack.enter_async_context(open_default_backend(backend, notify=notify))
+            opened = await stack.enter_async_context(
+                open_default_backend(backend, allow_weaker=allow_weaker, notify=notify)
+            )
         else:
             opened = backend
         facts = await asyncio.to_thread(opened.describe, runtime=runtime, images=images)

@@ -88,7 +88,11 @@ async def open_run_engine(
     else:
         config = selection.config
         opening = open_engine(
-            selection.images, runtime=config.runtime, backend=backend or config.backend, notify=notify
+            selection.images,
+            runtime=config.runtime,
+            backend=backend or config.backend,
+            allow_weaker=config.allow_weaker,
+            notify=notify,
         )
         async with opening as engine:
             yield RunEngine(read_wait_seconds(), engine.backend, engine.facts)

@@ -32,13 +32,9 @@ FOREIGN_GUEST_COMMAND = (
     "-c",
     GUEST_COMMAND[-1],
 )
-# PID 1 of a container that holds a network namespace for others. The seconds follow.
-HOLDER_COMMAND = (
-    *GUEST_COMMAND[:-1],
-    "import sys; sys.path[0] = '/opt/harness'; "
-    "from harness.sandbox.guest.network import hold; hold(float(sys.argv[1]))",
-)
 HOSTNAME = "sandbox"
+# The names of /etc/hosts. sudo resolves the name of its machine.
+HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
@@ -94,9 +95,8 @@ class Sandbox(GuestCaller):
             runtime: The name of a container runtime that the engine knows, such as `runc` or `runsc`.
             seccomp: The filter of system calls. `strict` is for programs under tests. It allows local sockets
                 only, and no System V IPC.
-            network: With `shared`, the sandbox may share an empty network namespace with others of its run.
-                It then runs programs under tests alone, which procedures confine, and no commands. Programs
-                get no sockets but local pairs. It needs `seccomp="strict"`.
+            network: With `shared`, the sandbox runs programs under tests alone, which procedures confine, and
+                no commands. Programs get no sockets but local pairs. It needs `seccomp="strict"`.
             writable_root: Programs may write to the root file system. The sandbox is destroyed once they have
                 written more than `disk_mb` there.
             terminals: Programs may open terminals. Without it, `terminal` does not work.
@@ -114,7 +114,7 @@ class Sandbox(GuestCaller):
             ImageMissingError: The engine does not have the image.
             SandboxError: The container did not start, or its guest did not answer.
             UsageError: The deadline is not positive and finite, the engine does not know the runtime, or
-                the sandbox cannot share a network namespace.
+                the sandbox cannot have `network="shared"`.
         """
         deadline_seconds = bound_seconds("deadline_seconds", deadline_seconds)
         writable_root = writable_root or cls._root_agent
@@ -159,9 +159,10 @@ class Sandbox(GuestCaller):
                 "root_agent": cls._root_agent,
             }
             if container.guest_counts:
+                counted = container.guest_counts
                 hello["watch"] = {
-                    "processes": spec.limits.processes,
-                    "memory_bytes": spec.limits.memory_mb * MIB,
+                    "processes": spec.limits.processes if "processes" in counted else sys.maxsize,
+                    "memory_bytes": spec.limits.memory_mb * MIB if "memory_mb" in counted else sys.maxsize,
                 }
             if container.most_sockets is not None:
                 hello["most_sockets"] = container.most_sockets
@@ -212,7 +213,7 @@ class Sandbox(GuestCaller):
 
         Raises:
             UsageError: The command, the timeout or `stdin` cannot be used, or is too large for one request,
-                or the sandbox may share a network namespace.
+                or the sandbox has `network="shared"`.
             SandboxError: The sandbox failed. SandboxLimitReached means that a limit cost the whole sandbox.
         """
         passed = None if on_output is None else PassedOutput(on_output)
@@ -398,10 +399,7 @@ class Sandbox(GuestCaller):
         return await take_snapshot(self, self._spec.image, terminals=self._spec.terminals)
 
     def _require_own_network(self) -> None:
-        """Raise UsageError if other sandboxes may share the network namespace of this one.
-
-        Landlock does not confine commands, so that a command could read counters of that namespace.
-        """
+        """Raise UsageError for a sandbox of programs without sockets, which runs no commands."""
         if self._network == "shared":
             raise UsageError(
                 "a sandbox with network='shared' runs programs under tests alone, and no commands",

@@ -17,6 +17,7 @@ import tarfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ from harness.sandbox.backends.base import Cause, SandboxSpec
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.oci import cgroups, images
 from harness.sandbox.backends.oci.backend import OciBackend, find_container
-from harness.sandbox.backends.oci.config import CGROUP_PARENT
+from harness.sandbox.backends.oci.config import make_config
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine import unpacked_images
@@ -100,7 +101,7 @@ def find_supervisor(own: Path) -> int:
 
 
 def is_gone(own: Path) -> bool:
-    cgroup = f"/{CGROUP_PARENT}/{own.name}"
+    cgroup = f"{cgroups.PARENT}/{own.name}"
     mounts = Path("/proc/self/mountinfo").read_text()
     return not own.parent.exists() and not cgroups.list_folders(cgroup) and own.name not in mounts
 
@@ -146,7 +147,7 @@ def test_a_container_that_is_starting_can_be_destroyed(oci: OciBackend) -> None:
         starting.join()
         oci.destroy(name)
         assert find_container(name) is None
-        assert cgroups.list_folders(f"/{CGROUP_PARENT}/{name}") == []
+        assert cgroups.list_folders(f"{cgroups.PARENT}/{name}") == []
 
 
 @contextlib.asynccontextmanager
@@ -227,6 +228,60 @@ def test_the_variable_chooses_the_backend(monkeypatch: pytest.MonkeyPatch) -> No
         connect_backend()
 
 
+def test_without_an_engine_auto_takes_this_backend_and_says_why() -> None:
+    """The socket of a Docker engine of this machine is hidden from the process that chooses."""
+    program = "from harness.sandbox.backends import connect_backend; connect_backend('auto', notify=print)"
+    hide = "[ ! -e /var/run/docker.sock ] || mount --bind /dev/null /var/run/docker.sock"
+    keys = ("DOCKER_HOST", "DOCKER_CONTEXT", "HARNESS_BACKEND")
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{hide}; exec "$@"', "sh", sys.executable, "-c", program],
+        env={key: value for key, value in os.environ.items() if key not in keys}
+        | {"XDG_RUNTIME_DIR": "/nonexistent"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("sandboxes: backend oci as root, because no Docker engine answers")
+
+
+def test_the_runtime_that_holds_the_promises_is_used_and_named(oci: OciBackend) -> None:
+    runtimes = ["/bin/false", oci._runtime]
+    backend = OciBackend(runtimes)
+    facts = backend.describe(runtime="runc", images=["python"])
+    backend.close()
+    assert facts.runtime is not None
+    assert (facts.runtime["name"], facts.runtime["limits_not_enforced"]) == (Path(runtimes[1]).name, {})
+
+
+def test_a_container_without_a_promise_is_refused(oci: OciBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has the limit that the runtime was told, which is not the one of the spec here."""
+    spec = SandboxSpec("python", Limits(), f"harness-{secrets.token_hex(6)}")
+    wrong = {
+        "memory_mb": Limits(memory_mb=2048),
+        "processes": Limits(processes=256),
+        "cpus": Limits(cpus=2),
+        "disk_mb": Limits(disk_mb=128),
+        "inodes": Limits(inodes=4096),
+    }
+    changed: dict[str, SandboxSpec] = {name: replace(spec, limits=each) for name, each in wrong.items()}
+    changed["capabilities"] = replace(spec, root_agent=True)
+    missed = []
+    for name, other in changed.items():
+        monkeypatch.setattr(
+            "harness.sandbox.backends.oci.backend.make_config",
+            lambda _spec, other=other, **rest: make_config(other, **rest),
+        )
+        try:
+            oci.start(spec).close()
+            missed.append(name)
+        except (SandboxError, UsageError) as error:
+            if name not in error.message:
+                missed.append(f"{name}: {error.message}")
+        finally:
+            oci.destroy(spec.name)
+    assert missed == []
+
+
 # --- Images
 
 
@@ -290,6 +345,24 @@ def test_layers_of_an_archive_replace_and_remove_files(own_cache: Path) -> None:
     assert ((root / "kept").read_bytes(), (root / "link").read_bytes()) == (b"1", b"2")
     facts = (root / "kept").stat()
     assert (facts.st_uid, facts.st_gid, facts.st_mode & 0o7777) == (1234, 1234, 0o1751)
+
+
+def test_of_several_images_in_an_archive_the_one_with_the_tag_is_taken(own_cache: Path) -> None:
+    archive = io.BytesIO()
+    names = ("a", "b")
+    files = {f"{name}.tar": make_layer((name, b"1")) for name in names}
+    files |= {f"{name}.json": json.dumps({"config": {"Labels": {"n": name}}}).encode() for name in names}
+    manifest = [
+        {"Config": f"{name}.json", "Layers": [f"{name}.tar"], "RepoTags": [f"test:{name}"]} for name in names
+    ]
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, data in {**files, "manifest.json": json.dumps(manifest).encode()}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert [images.load_archive(archive, f"test:{name}").labels["n"] for name in names] == ["a", "b"]
+    with pytest.raises(SandboxError, match="no image with this tag"):
+        images.load_archive(archive, "test:c")
 
 
 def test_no_link_in_an_archive_leads_out_of_the_image(own_cache: Path) -> None:

@@ -354,9 +354,7 @@ def as_user(machine: Machine, user: str) -> list[str]:
     variables |= {"HOME": f"/home/{USER}", "XDG_RUNTIME_DIR": f"/run/user/{USER_ID}"}
     if "podman" in machine.packages:
         variables["DOCKER_HOST"] = f"unix:///run/user/{USER_ID}/podman/podman.sock"
-    run = ["runuser", "-u", user, "--", "env", *(f"{name}={value}" for name, value in variables.items())]
-    # In a scope of the user's manager, which has the control groups that systemd has delegated to the user.
-    return [*run, "systemd-run", "--user", "--scope", "--quiet", "--property=Delegate=yes"]
+    return ["runuser", "-u", user, "--", "env", *(f"{name}={value}" for name, value in variables.items())]
 
 
 def execute(command: Sequence[str]) -> tuple[bool, str, str]:

@@ -7,16 +7,8 @@ everything, or for a while, and prints as JSON the ways by which it found someth
 from __future__ import annotations
 
 WAYS = (
-    *(
-        "abstract stream",
-        "abstract datagram",
-        "tcp",
-        "udp",
-        "netlink",
-        "autobound datagram",
-        "autobound pair",
-    ),
-    *("socket cookie", "proc net", "proc net of a thread", "proc net by number", "sysctls", "system times"),
+    *("abstract stream", "abstract datagram", "tcp", "udp", "netlink", "autobound datagram"),
+    *("proc net", "proc net of a thread", "proc net by number", "system times"),
     *("lock on hosts", "lock on hostname", "lock on resolv.conf"),
 )
 
@@ -135,15 +127,6 @@ def autobound_datagram():
             one.sendto(b"x", b"\\0%05x" % number)
             return True
 
-def autobound_pair():
-    for kind in (socket.SOCK_SEQPACKET, socket.SOCK_DGRAM):
-        with contextlib.suppress(OSError):
-            if named_pair(kind)[0].getsockname():
-                return True
-
-def socket_cookie():
-    return socket.socketpair()[0].getsockopt(socket.SOL_SOCKET, 57, 8)
-
 def lists_pairs(folder):
     with open(folder + "/unix") as file:
         return len(file.readlines()) > 100
@@ -157,12 +140,11 @@ def proc_net_of_a_thread():
 def proc_net_by_number():
     return lists_pairs(f"/proc/{os.getpid()}/net") or lists_pairs("/proc/1/net")
 
-def sysctls():
-    return os.listdir("/proc/sys/net/unix")
-
 def system_times():
-    # The time of an entry is that of the first look-up, so the search must not be the first.
-    if all(found[name] for name in found if name != "system times") or time.monotonic() > last - 0.5:
+    # The time of an entry is that of the first look-up, so the search must not be the first, and looks once.
+    others = all(found[name] for name in found if name != "system times")
+    if not looked and (others or time.monotonic() > last - 0.5):
+        looked.append(True)
         time.sleep(0.3)
         now = time.time()
         times = []
@@ -180,12 +162,12 @@ def lock(name):
     finally:
         os.close(descriptor)
 
-ways = [abstract_stream, abstract_datagram, tcp, udp, netlink, autobound_datagram, autobound_pair,
-        socket_cookie, proc_net, proc_net_of_a_thread, proc_net_by_number, sysctls]
+ways = [abstract_stream, abstract_datagram, tcp, udp, netlink, autobound_datagram,
+        proc_net, proc_net_of_a_thread, proc_net_by_number]
 looks = {way.__name__.replace("_", " "): way for way in ways}
 looks |= {"lock on " + name: lambda name=name: lock(name) for name in FILES}
 looks["system times"] = system_times
-found = dict.fromkeys(looks, False)
+found, looked = dict.fromkeys(looks, False), []
 last = time.monotonic() + SECONDS
 while time.monotonic() < last and not all(found.values()):
     for name, look in looks.items():

@@ -83,6 +83,7 @@ output_dir: out
 limits: {memory_mb: 256, cpus: 0.5}
 runtime: runsc
 backend: oci
+allow_weaker: true
 base_images: {"ubuntu:*": packages}
 build_ca: ca.pem
 allow_network: true

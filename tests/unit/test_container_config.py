@@ -47,6 +47,7 @@ PLAIN: dict[str, Any] = {
     "working_dir": "/",
     "user": "0:0",
     "hostname": "sandbox",
+    "network_disabled": True,
     "stop_signal": None,
     "host_config": {
         "MaskedPaths": [*MASKED, TERMINALS],
@@ -182,6 +183,7 @@ def test_the_configuration_of_a_container_is_exactly_this(offline: APIClient, ki
     expected = {**PLAIN, "host_config": {**PLAIN["host_config"], **differences}}
     if spec.root_agent:
         expected["stop_signal"] = "SIGKILL"
+    expected["network_disabled"] = spec.runtime == "runc"
     assert shown(container_config(offline, spec, sockets=sockets)) == expected
 
 

@@ -17,7 +17,6 @@ from harness.sandbox.backends.docker.engine import (
 )
 from harness.sandbox.backends.docker.podman import adapt_to_podman
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
-from harness.sandbox.backends.docker.shared_network import can_share
 
 # The parts of the replies of Podman 4.3.1 that harness reads.
 INFO = {
@@ -58,10 +57,6 @@ def test_the_runtime_that_podman_really_uses_is_reported_and_no_other_is_accepte
         require_runtime(facts, "runsc")
     found = read_runtime_facts(replies(), "runc")
     assert (found.name, list(found.limits_not_enforced)) == ("crun", ["inodes"])
-
-
-def test_containers_of_podman_share_no_network() -> None:
-    assert not can_share(read_engine_facts(replies()), "runc")
 
 
 def test_no_promise_is_lost_in_the_configuration_for_podman(

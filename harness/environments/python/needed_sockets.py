@@ -1,4 +1,4 @@
-"""Find the programs that may want sockets, so that their sandbox gets its own network namespace.
+"""Find the programs that may want sockets, which their sandbox allows then.
 
 A program that is missed gets an error for each socket. Therefore a program counts as one without sockets only
 if each of its imports is known to need none. The text decides, because a parser can fail on hostile text.

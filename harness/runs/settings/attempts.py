@@ -189,6 +189,13 @@ class SandboxKeys(Keys):
     ] = "auto"
     """The starter of sandboxes: `docker`, or `oci`, which runs an OCI runtime without an engine. `auto` takes
     Docker if its engine answers, and otherwise `oci`. Verdicts do not depend on it."""
+    allow_weaker: Annotated[
+        bool,
+        Setting(on_resume="ask", difference="shown", read_by="sandbox", differs_in_shards=True),
+        Option("Start sandboxes also without the limits that the backend oci cannot enforce here."),
+    ] = False
+    """Whether sandboxes may start without the limits that the backend `oci` cannot enforce on this machine,
+    which the manifest names. Otherwise such a run is refused."""
     isolation: Annotated[
         Isolation,
         Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),

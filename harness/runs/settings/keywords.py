@@ -59,6 +59,7 @@ class RunOptions(TypedDict, total=False):
     max_sandboxes: int | None
     limits: Limits | dict[str, Any]
     runtime: Literal["runc", "runsc"]
+    allow_weaker: bool
     isolation: Literal["task", "attempt", "run"]
     base_images: dict[str, str]
     build_ca: str | None

@@ -20,47 +20,55 @@ VARIABLE = "HARNESS_BACKEND"
 
 
 def connect_backend(
-    name: str = "auto", *, notify: Callable[[str], None] = lambda line: None
+    name: str = "auto",
+    *,
+    allow_weaker: bool = False,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> DockerBackend | OciBackend:
     """Return a backend by its name.
 
     With `auto`, the variable HARNESS_BACKEND names it. Without that variable, this takes the Docker engine of
-    the environment if it answers, and otherwise the OCI runtime of this machine. It does not replace an
-    engine that the user has chosen (DOCKER_HOST, a docker context).
+    the environment if it answers, else Podman behind its socket, else the OCI runtime of this machine. It
+    does not replace an engine that the user has chosen (DOCKER_HOST, a docker context).
 
     Args:
         name: the name of a backend, or `auto`.
-        notify: gets a line if the choice is not Docker.
+        allow_weaker: start sandboxes of `oci` also without limits that this machine cannot enforce.
+        notify: gets a line with the reason if the choice is not Docker.
 
     Raises:
         EngineUnavailableError: if the backend is not there.
         UsageError: for an unknown name.
     """
-    from harness.sandbox.backends.docker.engine import find_chosen_endpoint
+    from harness.sandbox.backends.docker.engine import find_chosen_endpoint, find_podman_socket
 
     name = read_name(name)
     if name == "oci":
-        return _connect_oci()
+        return _connect_oci(allow_weaker=allow_weaker)
     from harness.sandbox.backends.docker.backend import connect
 
     try:
-        return connect()
+        engine = connect()
+        if find_chosen_endpoint() is None and (socket := find_podman_socket(engine.client)):
+            notify(f"sandboxes: Podman at {socket}, because no Docker engine answers")
+        return engine
     except EngineUnavailableError as error:
         if name == "docker" or find_chosen_endpoint() is not None:
             raise
         try:
-            backend = _connect_oci()
+            backend = _connect_oci(allow_weaker=allow_weaker)
         except EngineUnavailableError:
             # Docker is what most people install.
             raise error from None
-        notify(f"sandboxes: backend oci, because {error.message}")
+        user = "as root" if os.geteuid() == 0 else "without root"
+        notify(f"sandboxes: backend oci {user}, because {error.message}, and no Podman does")
         return backend
 
 
-def _connect_oci() -> OciBackend:
+def _connect_oci(*, allow_weaker: bool = False) -> OciBackend:
     from harness.sandbox.backends.oci.backend import connect
 
-    return connect()
+    return connect(allow_weaker=allow_weaker)
 
 
 def connect_backends() -> list[DockerBackend | OciBackend]:
@@ -83,13 +91,16 @@ def read_name(name: str) -> str:
 
 @contextlib.asynccontextmanager
 async def open_default_backend(
-    name: BackendName = "auto", *, notify: Callable[[str], None] = lambda line: None
+    name: BackendName = "auto",
+    *,
+    allow_weaker: bool = False,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> AsyncIterator[Backend]:
-    """Yield the backend that `connect_backend` returns. Raises as it does."""
+    """Yield the backend that `connect_backend` returns, with its arguments and errors."""
     # The settings of a run import this module, and the help of a command must not load asyncio.
     import asyncio
 
-    backend = await asyncio.to_thread(connect_backend, name, notify=notify)
+    backend = await asyncio.to_thread(connect_backend, name, allow_weaker=allow_weaker, notify=notify)
     try:
         yield backend
     finally:

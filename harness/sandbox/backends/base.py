@@ -62,9 +62,8 @@ class SandboxSpec:
     runtime: str = "runc"
     # `strict` is for containers that only grade programs. It allows local sockets alone, and no System V IPC.
     seccomp: Literal["default", "strict"] = "default"
-    # `shared` is for containers that only run programs under tests, confined by Landlock. They get no sockets
-    # but local pairs, so that the containers of a run may share an empty network namespace, which is cheaper.
-    # A backend may always give a container its own.
+    # `shared` is for containers that only run programs under tests. They get no sockets but local pairs, so
+    # that no counter of a network namespace leads from one program to the next.
     network: Literal["own", "shared"] = "own"
     labels: Mapping[str, str] = field(default_factory=dict)
     # Programs can write to the root file system. `DiskWatch` bounds that, because few engines can.
@@ -94,8 +93,9 @@ class StartedContainer:
     # Splits the next bytes of `stream` into stdout's and stderr's, for an engine that sends
     # both over one stream. Raises FrameError. None if all bytes are stdout.
     split: Callable[[bytes], tuple[bytes, bytes]] | None = None
-    # The runtime bounds neither the processes nor the memory of the container, so the guest counts both.
-    guest_counts: bool = False
+    # The limits that nothing outside enforces, `processes` and `memory_mb`, so that the guest counts. It can
+    # count memory only if the container has a kernel of its own.
+    guest_counts: frozenset[str] = frozenset()
     # The number of open sockets at which the guest ends the container, because nothing counts the memory of
     # their buffers. None if it is counted, or if programs get no such sockets.
     most_sockets: int | None = None

@@ -24,11 +24,11 @@ COUNTING_CGROUP_VERSION = 2
 # Each container of these runtimes has a kernel of its runtime, which shares its counts with no other
 # container. Buffers of sockets are memory of that kernel's process.
 OWN_KERNEL = frozenset({"runsc"})
-# Containers of these runtimes run on the machine's kernel, so that they can join a network namespace of it.
+# Containers of these runtimes run on the machine's kernel. The runtime makes their empty network namespace.
 MACHINE_KERNEL = frozenset({"crun", "runc"})
 # With these runtimes the guest counts processes and memory itself, because the runtime has no such limit, or
 # ends the whole sandbox at it.
-WATCHED_BY_GUEST = frozenset({"runsc"})
+WATCHED_BY_GUEST: Mapping[str, frozenset[str]] = {"runsc": frozenset({"processes", "memory_mb"})}
 # Room for the runtime itself in a container's cgroup: gVisor's kernel is a process with many threads.
 EXTRA_PROCESSES: Mapping[str, int] = {"runsc": 4096}
 EXTRA_MEMORY_MB: Mapping[str, int] = {"runsc": 128}

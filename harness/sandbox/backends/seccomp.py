@@ -35,8 +35,8 @@ def profile(
 
     `default` is for shells and agents. `strict` is for graders of pure code. It allows local sockets alone,
     whatever `sockets` is, no System V IPC and no message queues. multiprocessing and asyncio still work with
-    it. `shared` is `strict` for containers that share a network namespace. It allows no sockets but local
-    pairs, and none of the calls that could connect these with others.
+    it. `shared` is `strict` for programs that want no sockets. It allows no sockets but local pairs, and none
+    of the calls that could connect these with others.
     A `root_agent` also gets none of the resources that the kernel counts for root of the whole machine.
     A `foreign` image gets the calls that programs of any image need, although the kernel counts some of them
     for the whole machine. Without `errnos`, the profile is for a runtime that can refuse calls with EPERM

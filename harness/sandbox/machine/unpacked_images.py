@@ -7,6 +7,7 @@ steps of the image's Dockerfile. The steps may use the network of this machine.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import secrets
 import shlex
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -23,7 +25,8 @@ from harness.core.errors import ImageMissingError, SandboxError
 from harness.core.lock import exclusive
 from harness.sandbox.backends.docker.engine import can_install_packages, system_path
 from harness.sandbox.backends.docker.images import BASE, LABEL, image_names, image_sources, image_tag
-from harness.sandbox.backends.oci.config import CGROUP_PARENT, KERNEL_MOUNTS, OCI_VERSION, find_runtime
+from harness.sandbox.backends.oci import cgroups, user_namespace
+from harness.sandbox.backends.oci.config import KERNEL_MOUNTS, OCI_VERSION, find_runtimes
 from harness.sandbox.backends.oci.images import (
     LOCK,
     StoredImage,
@@ -31,6 +34,7 @@ from harness.sandbox.backends.oci.images import (
     find_root,
     keep,
     new_image,
+    remove_tree,
     take_from_engine,
     unpack_layer,
 )
@@ -55,13 +59,13 @@ def provide_runtime(*, notify: Callable[[str], None]) -> str:
 
     Raises SandboxError if that fails.
     """
-    if find_runtime() is None and can_install_packages():
+    if not find_runtimes() and can_install_packages():
         notify("runtime: installing runc")
         apt_install("runc", "ca-certificates")
-    runtime = find_runtime()
-    if runtime is None:
+    runtimes = find_runtimes()
+    if not runtimes:
         raise SandboxError("no OCI runtime is installed", hint="run: sudo apt-get install -y runc")
-    return runtime
+    return runtimes[0]
 
 
 def provide_images(
@@ -93,7 +97,8 @@ def _provide(name: str, *, notify: Callable[[str], None], force: bool) -> Stored
             requirements = dict(image_sources(name)).get(REQUIREMENTS)
             fetched = {} if requirements is None else fetch_wheels(name, requirements, notify=notify)
             notify(f"image {name}: building {tag}")
-            _run_command(name, ["cp", "-a", "--reflink=auto", f"{find_root(base.id)}/.", str(root)])
+            copy = ["cp", "-a", "--reflink=auto", f"{find_root(base.id)}/.", str(root)]
+            _run_command(name, user_namespace.wrap(copy))
             _carry_out(name, root, dict(image_sources(name)) | fetched, runtime)
         image = StoredImage(f"sha256:{_hash_tree(root)}", tag, {LABEL: name}, "built here")
         keep(image, root)
@@ -155,22 +160,27 @@ def copy_files(root: Path, context: Mapping[str, bytes], sources: Iterable[str],
             below = {f"{target}/{path}": data for path, data in below.items()}
         else:
             raise SandboxError(f"the build context has no {source}")
-        for path, data in below.items():
-            file = root / path.lstrip("/")
-            file.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            file.write_bytes(data)
-            file.chmod(0o644)
+        layer = io.BytesIO()
+        with tarfile.open(fileobj=layer, mode="w") as archive:
+            for path, data in below.items():
+                member = tarfile.TarInfo(path.lstrip("/"))
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        layer.seek(0)
+        unpack_layer(layer, root)
 
 
 def _run_step(name: str, root: Path, command: str, runtime: str) -> None:
     """Run a command with a shell in a root file system. Raises SandboxError with the end of its output."""
     step = f"build-{secrets.token_hex(6)}"
-    for path in NETWORK_FILES:
-        (root / path[1:]).touch()
-    with tempfile.TemporaryDirectory() as bundle:
+    _run_command(name, user_namespace.wrap(["touch", *(str(root / path[1:]) for path in NETWORK_FILES)]))
+    bundle = tempfile.mkdtemp()
+    try:
         Path(bundle, "config.json").write_text(json.dumps(_make_config(root, command, step)))
-        state = f"{bundle}/state"
-        _run_command(name, [runtime, "--root", state, "run", "--bundle", bundle, step], shown=command)
+        run = [runtime, "--root", f"{bundle}/state", "run", "--bundle", bundle, step]
+        _run_command(name, user_namespace.wrap(run), shown=command)
+    finally:
+        remove_tree(Path(bundle))
 
 
 def _make_config(root: Path, command: str, step: str) -> dict[str, Any]:
@@ -204,7 +214,7 @@ def _make_config(root: Path, command: str, step: str) -> dict[str, Any]:
         "hostname": HOSTNAME,
         "mounts": kernel + files,
         "linux": {
-            "cgroupsPath": f"/{CGROUP_PARENT}/{step}",
+            **({} if user_namespace.is_needed() else {"cgroupsPath": f"{cgroups.PARENT}/{step}"}),
             "resources": {"devices": [{"allow": False, "access": "rwm"}]},
             # The steps have the network of this machine.
             "namespaces": [{"type": kind} for kind in ("mount", "uts", "pid", "ipc")],
@@ -241,7 +251,7 @@ def _hash_tree(root: Path) -> str:
     """Return the SHA-256 of all files with their names, owners, modes and times."""
     digest = hashlib.sha256()
     command = ["tar", "--create", "--sort=name", "--numeric-owner", "--directory", str(root), "."]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as archive:
+    with subprocess.Popen(user_namespace.wrap(command), stdout=subprocess.PIPE) as archive:
         for part in iter(lambda: archive.stdout.read(1 << 20) if archive.stdout else b"", b""):
             digest.update(part)
     if archive.returncode != 0:

@@ -368,42 +368,6 @@ def system_calls() -> dict[str, str | None]:
     return answers
 
 
-def network_ways() -> list[str]:
-    """Return the ways that this program could meet another one in its network namespace."""
-    ways = []
-    for kind in ("AF_UNIX", "AF_INET", "AF_NETLINK"):
-        try:
-            socket.socket(getattr(socket, kind), socket.SOCK_DGRAM).close()
-            ways.append(f"a socket of {kind}")
-        except OSError:
-            continue
-    try:
-        for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
-            end.close()
-        ways.append("a pair of datagram sockets")
-    except OSError:
-        pass
-    pair = socket.socketpair()
-    try:
-        pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        ways.append("a name for a pair")
-    except OSError:
-        pass
-    return ways + readable(["/proc/net/unix", "/proc/self/net/protocols", "/proc/sys/net", "/sys/class/net"])
-
-
-def identities(paths: list[str]) -> list[list[int] | None]:
-    """Return the device and inode number of each file, None for one that does not exist."""
-    found: list[list[int] | None] = []
-    for path in paths:
-        try:
-            status = os.stat(path)
-            found.append([status.st_dev, status.st_ino])
-        except OSError:
-            found.append(None)
-    return found
-
-
 def readable(paths: list[str]) -> list[str]:
     """Return the files and folders that can be read."""
     found = []

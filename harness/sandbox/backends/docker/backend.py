@@ -46,7 +46,6 @@ from harness.sandbox.backends.docker.images import (
 )
 from harness.sandbox.backends.docker.podman import adapt_to_podman
 from harness.sandbox.backends.docker.runtimes import read_runtime_facts
-from harness.sandbox.backends.docker.shared_network import SharedNetworks, can_share
 from harness.sandbox.backends.docker.spec import container_config
 from harness.sandbox.backends.hardening import MOST_SOCKETS, SMALL_BUFFERS, choose_sockets
 from harness.sandbox.backends.seccomp import Sockets
@@ -104,15 +103,12 @@ class DockerBackend:
     def __init__(self, client: APIClient) -> None:
         # Public for the code that sets up and examines the engine itself.
         self.client = client
-        # The containers that hold network namespaces. `close` removes them.
-        self.shared_networks = SharedNetworks(client)
         self._find_volumes = make_volume_finder(client)
         # The containers that an engine did not remove when it was asked to.
         self._owed: set[str] = set()
 
     def close(self) -> None:
         """Close the connection. Sandboxes keep running."""
-        self.shared_networks.close()
         self.client.close()
 
     def describe(self, *, runtime: str | None = None, images: Iterable[str] = ()) -> BackendFacts:
@@ -125,7 +121,8 @@ class DockerBackend:
             engine.require_runtime(facts, runtime)
         found = {name: self._require(name) for name in names}
         return BackendFacts(
-            engine=asdict(facts) | {"may_share_networks": can_share(facts, runtime or facts.default_runtime)},
+            # Earlier versions let graders share one. Each sandbox has its own now.
+            engine=asdict(facts) | {"may_share_networks": False},
             runtime=None if runtime is None else asdict(read_runtime_facts(replies, runtime)),
             images={name: image.id for name, image in found.items()},
             image_tags={name: image.sources for name, image in found.items()},
@@ -146,14 +143,6 @@ class DockerBackend:
             spec = replace(spec, image=self._require(spec.image).id)
         if spec.foreign is not None:
             return self._start_foreign(spec)
-        joined = self.shared_networks.find(spec) if spec.network == "shared" else None
-        if joined is not None:
-            try:
-                return start_container(self.client, spec, container_config(self.client, spec, joined=joined))
-            except SandboxError:
-                # The holder may be gone. If something else is wrong, the next start fails too.
-                self.shared_networks.drop(joined.container_id)
-                remove(self.client, spec.name)
         config = container_config(self.client, spec, sockets=sockets)
         if self._is_podman:
             config = adapt_to_podman(config)
@@ -181,7 +170,6 @@ class DockerBackend:
         return measure_disk(self.client, container_id, self._root)
 
     def destroy(self, container_id: str) -> bool:
-        self.shared_networks.forget(container_id)
         try:
             removed = remove(self.client, container_id)
         except SandboxError:

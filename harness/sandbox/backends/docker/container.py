@@ -206,7 +206,10 @@ def start_container(client: APIClient, spec: SandboxSpec, config: Mapping[str, A
             stream.close()
             raise
     return StartedContainer(
-        container_id, stream, split=PieceSplitter().split, guest_counts=spec.runtime in WATCHED_BY_GUEST
+        container_id,
+        stream,
+        split=PieceSplitter().split,
+        guest_counts=WATCHED_BY_GUEST.get(spec.runtime, frozenset()),
     )
 
 

@@ -7,7 +7,7 @@ import platform
 import pwd
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,16 +64,29 @@ class EngineFacts:
 def connect() -> APIClient:
     """Return a client of the environment's engine.
 
-    That is the engine of DOCKER_HOST, else of the docker context, else of the local socket. Threads may share
-    the client. Raises EngineUnavailableError within seconds, without a retry.
+    That is the engine of DOCKER_HOST, else of the docker context, else of the local socket, else Podman's
+    socket. Threads may share the client. Raises EngineUnavailableError within seconds, without a retry.
     """
+    try:
+        return _connect(_endpoint)
+    except EngineUnavailableError as error:
+        podman = None if find_chosen_endpoint() else find_podman()
+        if podman is None:
+            raise
+        try:
+            return _connect(lambda: {"base_url": f"unix://{podman}"})
+        except EngineUnavailableError:
+            raise error from None
+
+
+def _connect(find_endpoint: Callable[[], dict[str, Any]]) -> APIClient:
     from docker import APIClient
     from docker.errors import DockerException
     from requests import RequestException
 
     endpoint: dict[str, Any] = {}
     try:
-        endpoint = _endpoint()
+        endpoint = find_endpoint()
         client = APIClient(
             **endpoint,
             version="auto",
@@ -238,6 +251,12 @@ def find_podman() -> str | None:
     return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), None)
 
 
+def find_podman_socket(client: APIClient) -> str | None:
+    """Return the path of the socket that a client uses, None if it is not Podman's."""
+    path = getattr(client.get_adapter(client.base_url), "socket_path", "")
+    return path if path == find_podman() else None
+
+
 def _configured_context() -> str:
     from docker.context.config import get_current_context_name
 
@@ -317,8 +336,6 @@ def _hint(endpoint: str | None, denied: bool) -> str:
         return f"start the engine behind {endpoint}, or choose another one (DOCKER_HOST, docker context use)"
     if denied:
         return _hint_at_group()
-    if (socket := find_podman()) is not None:
-        return f"Podman listens here; to use it, run: export DOCKER_HOST=unix://{socket}"
     if can_install_packages():
         return "run: harness setup   (installs Docker if it is missing, starts it, builds the images)"
     if sys.platform == "darwin":

@@ -75,6 +75,8 @@ def make_foreign_config(
         "environment": dict.fromkeys(EMPTIED, ""),
         # The engine would run the health check of the image as a process that no limit of ours knows.
         "healthcheck": {"test": ["NONE"]},
+        # The engine writes /etc/hosts only for a network of its own.
+        "network_disabled": False,
         "host_config": {**config["host_config"], **own},
         **further,
     }

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from harness.core.errors import ImageMissingError, SandboxError, unknown_name
 from harness.sandbox.backends.base import FoundImage
 from harness.sandbox.backends.docker.engine import connect, engine_errors, image_details, is_going, is_gone
+from harness.sandbox.layout import HOSTS
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -73,6 +74,7 @@ def image_sources(name: str) -> tuple[tuple[str, bytes], ...]:
     files = _files(image_folder(name), "*")
     if name != BASE:
         files["Dockerfile"] += (images_dir() / "guest.dockerfile").read_bytes()
+        files["hosts"] = HOSTS.encode()
         files |= _guest_files(name)
     return tuple(sorted(files.items()))
 

@@ -7,13 +7,11 @@ import json
 import os
 import platform
 import secrets
-import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -36,49 +34,80 @@ from harness.sandbox.backends.base import (
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.docker.engine import system_path
 from harness.sandbox.backends.docker.images import image_tag, language_image_names
-from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets
-from harness.sandbox.backends.oci import cgroups, images
-from harness.sandbox.backends.oci.config import CGROUP_PARENT, RUNTIMES, find_runtime, make_config
-from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END, READY, SOCKET
+from harness.sandbox.backends.hardening import MOST_SOCKETS, choose_sockets, list_writable_folders
+from harness.sandbox.backends.oci import cgroups, ends, images, supervision, user_namespace
+from harness.sandbox.backends.oci.config import RUNTIMES, find_runtimes, make_config
+from harness.sandbox.backends.oci.promises import WEAKER, find_broken
+from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.guest.confinement import CREATE_RULESET, GET_VERSION, NEEDED_VERSION, system_call
-from harness.sandbox.guest.network import list_shared_paths
+from harness.sandbox.limits import Limits
 
 _LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
 SHARED_KERNEL = "runc"
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
-# A busy machine may need long for a start. The runtime itself always ends.
-ANSWER_SECONDS = 120.0
-MAX_ERROR_CHARACTERS = 1000
-MAX_ANSWER_BYTES = 64 * 1024
 POLL_SECONDS = 0.01
-MEASURED_SECONDS = 1.0
-NANO = 1e9
+WEAKER_VARIABLE = "HARNESS_ALLOW_WEAKER"
+# An example for `usermod`.
+IDS = "100000-165535"
+NO_CGROUP = "this user has no control group with the controllers cpu, memory and pids"
+REPAIR = (
+    f"use a session of systemd with cgroup version 2, root, or Docker\n"
+    f"or run without these limits: --allow-weaker ({WEAKER_VARIABLE}=1)"
+)
 
 
-def connect() -> OciBackend:
+def connect(*, allow_weaker: bool = False) -> OciBackend:
     """Return a backend that starts containers with the OCI runtime of this machine.
 
-    Raises EngineUnavailableError if the machine has no runtime, or if this user may not use it.
+    Args:
+        allow_weaker: start sandboxes also without the limits of `promises.WEAKER`. The variable
+            HARNESS_ALLOW_WEAKER does the same for every command.
+
+    Raises:
+        EngineUnavailableError: if the machine has no runtime, or if this user may not use it.
     """
-    runtime = find_runtime()
-    if runtime is None:
+    allow_weaker = allow_weaker or bool(os.environ.get(WEAKER_VARIABLE))
+    runtimes = find_runtimes()
+    if not runtimes:
         raise EngineUnavailableError(
-            f"no OCI runtime is installed ({' or '.join(RUNTIMES[cgroups.find_version()])})",
+            f"no OCI runtime is installed ({' or '.join(RUNTIMES)})",
             hint="run: sudo apt-get install -y runc   (or use Docker: harness setup)",
         )
-    if os.geteuid() != 0:
-        raise EngineUnavailableError(
-            f"the backend oci needs root, and this process is user {os.geteuid()}",
-            hint="run harness as root, or use an engine of yours: rootless Docker, or Podman",
-        )
-    if lacking := cgroups.list_lacking_controllers():
+    if user_namespace.is_needed():
+        _require_user_namespace()
+    elif lacking := cgroups.list_lacking_controllers():
         raise EngineUnavailableError(
             f"the backend oci cannot enforce limits, because {cgroups.ROOT} has no {', '.join(lacking)}",
             hint="mount these controllers of control groups, or use Docker: harness setup",
         )
-    return OciBackend(runtime)
+    return OciBackend(runtimes, allow_weaker=allow_weaker)
+
+
+def _require_user_namespace() -> None:
+    """Raise EngineUnavailableError unless this ordinary user can have a user namespace, which is tried."""
+    means = "the backend oci without root"
+    missing = user_namespace.find_mappers(system_path())
+    if missing is not None:
+        raise EngineUnavailableError(
+            f"{means} needs {missing}, which is not installed",
+            hint="run: sudo apt-get install -y uidmap   (or use Docker or Podman without root)",
+        )
+    try:
+        command = user_namespace.wrap(["true"])
+    except LookupError as error:
+        raise EngineUnavailableError(
+            f"{means} needs {user_namespace.COUNT} subordinate ids, because programs in a sandbox have users "
+            f"of their own, and {error}",
+            hint=f"run: sudo usermod --add-subuids {IDS} --add-subgids {IDS} $USER   (ids that no user has)",
+        ) from None
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode != 0:
+        cause = done.stderr.strip()[-supervision.MAX_ERROR_CHARACTERS :]
+        raise EngineUnavailableError(
+            f"{means} needs a user namespace, and user {os.getuid()} cannot enter one: {cause}",
+            hint="allow user namespaces: sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+            "kernel.apparmor_restrict_unprivileged_userns",
+        )
 
 
 class OciBackend:
@@ -90,23 +119,27 @@ class OciBackend:
 
     name = "oci"
 
-    def __init__(self, runtime: str) -> None:
-        self._runtime = runtime
+    def __init__(self, runtimes: Sequence[str], *, allow_weaker: bool = False) -> None:
+        self._runtimes = runtimes
+        self._runtime = runtimes[0]
+        self._allows_weaker = allow_weaker
+        # The group of all containers of the supervisor, empty if it can have none.
+        self._cgroup = ""
         self._starting = threading.Lock()
         self._supervisor: Path | None = None
-        self._networks: dict[str, str] = {}
 
     def close(self) -> None:
         """Let the supervisor end after the last of its sandboxes, which keep running."""
         if self._supervisor is not None:
             with contextlib.suppress(SandboxError):
-                ask(self._supervisor, {"verb": "close"})
+                supervision.ask(self._supervisor, {"verb": "close"})
             self._supervisor = None
 
     def describe(self, *, runtime: str | None = None, images: Iterable[str] = ()) -> BackendFacts:
         if runtime is not None:
             _require_shared_kernel(runtime)
         found = {name: _require(name) for name in images}
+        weaker = {} if runtime is None else self.find_weaker(next(iter(found), "python"))
         return BackendFacts(
             engine=self._facts,
             runtime=None
@@ -115,43 +148,97 @@ class OciBackend:
                 "name": Path(self._runtime).name,
                 "version": self._facts["runtime_version"],
                 "arguments": [],
-                "limits_not_enforced": {},
+                "limits_not_enforced": weaker,
             },
             images={name: image.id for name, image in found.items()},
             image_tags={name: image.sources for name, image in found.items()},
         )
 
+    def find_weaker(self, image: str) -> dict[str, str]:
+        """Return the promises that a container on this machine does without, each with the reason.
+
+        It starts a container with each OCI runtime until one holds all promises, and later containers use the
+        runtime that holds most. Raises SandboxError for promises that nobody may do without, and UsageError
+        for the others unless they were allowed.
+        """
+        trials: list[tuple[str, dict[str, str]]] = []
+        failures: list[SandboxError] = []
+        for runtime in self._runtimes:
+            self._use(runtime)
+            try:
+                trials.append((runtime, self._try_promises(image)))
+            except SandboxError as error:
+                failures.append(error)
+            if trials and not trials[-1][1]:
+                break
+        if not trials:
+            raise failures[0]
+        runtime, broken = min(trials, key=lambda trial: len(trial[1]))
+        self._use(runtime)
+        self._require_promises(broken)
+        return broken
+
+    def _use(self, runtime: str) -> None:
+        """Start later containers with this runtime."""
+        if runtime != self._runtime:
+            self.close()
+            self._runtime = runtime
+            self.__dict__.pop("_facts", None)
+
+    def _try_promises(self, image: str) -> dict[str, str]:
+        """Return the promises that a container does without."""
+        name = f"harness-{secrets.token_hex(8)}"
+        labels = reaper.make_labels("trial", role="trial", deadline_seconds=supervision.ANSWER_SECONDS)
+        try:
+            container, broken = self._start(SandboxSpec(image, Limits(), name, labels=labels))
+            container.close()
+        finally:
+            self.destroy(name)
+        return broken
+
     def start(self, spec: SandboxSpec) -> StartedContainer:
+        started, broken = self._start(spec)
+        try:
+            self._require_promises(broken)
+        except BaseException:
+            started.close()
+            raise
+        return started
+
+    def _start(self, spec: SandboxSpec) -> tuple[StartedContainer, dict[str, str]]:
+        """Return a started container, and the promises that it does without."""
         _require_shared_kernel(spec.runtime)
         image = spec.image if spec.image.startswith("sha256:") else _require(spec.image).id
         root = images.find_root(image)
         spec = replace(spec, writable_root=spec.writable_root or spec.root_agent)
         supervisor = self._provide_supervisor()
         name = spec.name or f"harness-{secrets.token_hex(8)}"
+        cgroup = self._cgroup and f"{self._cgroup}/{name}"
         sockets: Sockets = "local"
         if spec.seccomp != "strict":
-            sockets = choose_sockets(cgroups.find_version(), spec.runtime, spec.limits, relay=spec.relay)
-        network = self._find_network(spec, supervisor) if spec.network == "shared" else None
+            # Without a group the kernel counts no buffers of sockets, as with version 1.
+            counting = cgroups.find_version() if cgroup else 1
+            sockets = choose_sockets(counting, spec.runtime, spec.limits, relay=spec.relay)
         own = supervisor / name
-        cgroup = f"/{CGROUP_PARENT}/{name}"
-        layers = [str(images.provide_layer()), str(root)]
+        config = make_config(
+            spec,
+            cgroup=cgroup,
+            sockets=sockets,
+        )
         description = {
             "labels": dict(spec.labels),
             "cgroup": cgroup,
-            "layers": layers,
-            "writable": str(own) if spec.writable_root else None,
+            "layers": [str(images.provide_layer()), str(root)],
+            "writable": spec.writable_root,
             "cpus": spec.limits.cpus,
+            "folders": list(list_writable_folders(spec.limits)),
+            "masked": config["linux"]["maskedPaths"],
+            "read_only": config["linux"]["readonlyPaths"],
         }
-        config = make_config(
-            spec,
-            own / "root",
-            cgroup=cgroup,
-            sockets=sockets,
-            network=network,
-            shared_paths=list_shared_paths() if network is not None else (),
-        )
         try:
             own.mkdir()
+            # Root of the container goes through it, as an ordinary user's subordinate id.
+            own.chmod(0o711)
             if spec.writable_root:
                 (own / "upper").mkdir(mode=0o755)
                 (own / "upper").chmod(0o755)
@@ -165,32 +252,54 @@ class OciBackend:
         try:
             with theirs, their_errors:
                 streams = [theirs.fileno(), theirs.fileno(), their_errors.fileno()]
-                answer = ask(supervisor, {"verb": "start", "name": name}, streams)
+                answer = supervision.ask(supervisor, {"verb": "start", "name": name}, streams)
             if "error" in answer:
                 our_errors.setblocking(False)
                 with contextlib.suppress(OSError):
-                    answer["error"] += f": {our_errors.recv(MAX_ANSWER_BYTES).decode(errors='replace')}"
+                    answer["error"] += (
+                        f": {our_errors.recv(supervision.MAX_ANSWER_BYTES).decode(errors='replace')}"
+                    )
                 raise SandboxError(f"cannot start a sandbox: {answer['error']}", outside=True)
+            # A container that has ended meanwhile holds nothing, and its stream tells its end.
+            held = answer["held"]
+            broken = {} if held is None else find_broken(spec, held, is_rootless=user_namespace.is_needed())
             ours.setblocking(False)
             our_errors.setblocking(False)
         except BaseException:
             ours.close()
             our_errors.close()
             raise
-        return StartedContainer(
-            name, ours, our_errors, most_sockets=MOST_SOCKETS if sockets == "relayed" else None
+        started = StartedContainer(
+            name,
+            ours,
+            our_errors,
+            guest_counts=frozenset({"processes"} & broken.keys()),
+            most_sockets=MOST_SOCKETS if sockets == "relayed" else None,
         )
+        return started, broken
+
+    def _require_promises(self, broken: Mapping[str, str]) -> None:
+        """Raise SandboxError if a promise is broken that a run may not do without."""
+        if unsafe := {name: means for name, means in broken.items() if name not in WEAKER}:
+            means = "; ".join(f"{name}: {means}" for name, means in unsafe.items())
+            raise SandboxError(f"this machine does not isolate sandboxes: {means}", outside=True)
+        if broken and not self._allows_weaker:
+            raise UsageError(
+                f"this machine cannot enforce {', '.join(broken)}: "
+                + ("the sandbox has no such control group" if self._cgroup else NO_CGROUP),
+                hint=REPAIR,
+            )
 
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         own = find_container(container_id)
         if silent:
-            return Fate(_explain_silence(own))
+            return Fate(ends.explain_silence(own))
         deadline = time.monotonic() + fate.END_SECONDS
         while own is not None and own.exists():
-            end = _read(own / END)
+            end = ends.read_facts(own / END)
             if end is not None:
-                return _infer_fate(end["code"], end["memory_kills"])
-            if not answers(own.parent):
+                return ends.infer_fate(end["code"], end["memory_kills"])
+            if not supervision.answers(own.parent):
                 break
             if time.monotonic() > deadline:
                 # PID 1 keeps its stream open as long as it lives, so somebody outside has closed it.
@@ -201,7 +310,7 @@ class OciBackend:
     def measure_disk(self, container_id: str) -> DiskUse:
         own = find_container(container_id)
         disk = images.folder()
-        written = None if own is None else _measure(own / "upper")
+        written = None if own is None else ends.measure_files(own / "upper")
         return DiskUse(written, free_bytes(disk), find_shortage(disk), disk)
 
     def destroy(self, container_id: str) -> bool:
@@ -210,13 +319,13 @@ class OciBackend:
 
     def find_containers(self, labels: Mapping[str, str | None]) -> list[FoundContainer]:
         found = []
-        for path in _state().glob(f"*/*/{DESCRIPTION}"):
-            description = _read(path)
+        for path in supervision.state().glob(f"*/*/{DESCRIPTION}"):
+            description = ends.read_facts(path)
             if description is None:
                 continue
             its = description["labels"]
             if all(name in its and value in (None, its[name]) for name, value in labels.items()):
-                running = not (path.parent / END).exists() and answers(path.parents[1])
+                running = not (path.parent / END).exists() and supervision.answers(path.parents[1])
                 found.append(FoundContainer(path.parent.name, its, running))
         return found
 
@@ -229,6 +338,8 @@ class OciBackend:
             system = platform.system()
         return {
             "backend": "oci",
+            "runtime": Path(self._runtime).name,
+            "user": "an ordinary user with a user namespace" if user_namespace.is_needed() else "root",
             "operating_system": system,
             "kernel": platform.release(),
             "architecture": platform.machine(),
@@ -238,28 +349,15 @@ class OciBackend:
             "runtime_version": version.stdout.partition("\n")[0].rpartition(" ")[2],
             "cpus": os.cpu_count(),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-            "may_share_networks": may_share(),
+            "may_share_networks": False,
         }
 
     def _provide_supervisor(self) -> Path:
         """Return the folder of the supervisor of this process, and start it if there is none."""
         with self._starting:
-            if self._supervisor is None or not answers(self._supervisor):
-                self._networks.clear()
-                self._supervisor = start_supervisor(self._runtime)
+            if self._supervisor is None or not supervision.answers(self._supervisor):
+                self._supervisor, self._cgroup = supervision.start(self._runtime)
             return self._supervisor
-
-    def _find_network(self, spec: SandboxSpec, supervisor: Path) -> str | None:
-        """Return the network namespace that the containers of a run share, None if they cannot."""
-        if not may_share():
-            return None
-        key = spec.labels.get(reaper.RUN, "")
-        if key not in self._networks:
-            answer = ask(supervisor, {"verb": "network", "key": key})
-            if "error" in answer:
-                raise SandboxError(f"cannot make a network namespace: {answer['error']}", outside=True)
-            self._networks[key] = answer["path"]
-        return self._networks[key]
 
 
 def _require_shared_kernel(runtime: str) -> None:
@@ -269,82 +367,28 @@ def _require_shared_kernel(runtime: str) -> None:
         )
 
 
-def may_share() -> bool:
-    """Return whether containers may share a network namespace, which takes Landlock."""
-    return system_call()(CREATE_RULESET, 0, 0, GET_VERSION) >= NEEDED_VERSION
-
-
-def start_supervisor(runtime: str) -> Path:
-    """Start a supervisor of this process, and return its folder. Raises SandboxError."""
-    own = _state() / secrets.token_hex(6)
-    own.mkdir(mode=0o700)
-    owner = os.pidfd_open(os.getpid())
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-B", str(SUPERVISOR), str(own), runtime, str(owner)],
-            env={**os.environ, "PATH": system_path()},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=[owner],
-        )
-    finally:
-        os.close(owner)
-    # The process that was started ends as soon as the supervisor, its child, is ready.
-    output, _ = process.communicate()
-    if output != READY:
-        shutil.rmtree(own, ignore_errors=True)
-        text = output.decode(errors="replace").strip()[-MAX_ERROR_CHARACTERS:]
-        raise SandboxError(f"the supervisor of sandboxes does not start: {text}", outside=True)
-    return own
-
-
-def ask(supervisor: Path, request: Mapping[str, Any], streams: Iterable[int] = ()) -> dict[str, Any]:
-    """Send a request to a supervisor, with descriptors, and return its answer. Raises SandboxError."""
-    try:
-        with _connect(supervisor) as connection:
-            connection.settimeout(ANSWER_SECONDS)
-            socket.send_fds(connection, [json.dumps(request).encode()], list(streams))
-            data = connection.recv(MAX_ANSWER_BYTES)
-    except OSError as error:
-        raise SandboxError(f"the supervisor of sandboxes does not answer: {error}", outside=True) from error
-    if not data:
-        raise SandboxError("the supervisor of sandboxes has ended", outside=True)
-    answer: dict[str, Any] = json.loads(data)
-    return answer
-
-
-def answers(supervisor: Path) -> bool:
-    """Return whether the supervisor with this folder lives."""
-    try:
-        _connect(supervisor).close()
-    except OSError:
-        return False
-    return True
-
-
 def has_containers() -> bool:
     """Return whether this user has containers of this backend, running or not."""
-    return any(_state().glob(f"*/*/{DESCRIPTION}"))
+    return any(supervision.state().glob(f"*/*/{DESCRIPTION}"))
 
 
 def find_container(name: str) -> Path | None:
     """Return the folder of a container, whoever started it; None if there is none."""
-    folders = (supervisor / name for supervisor in _state().iterdir())
+    folders = (supervisor / name for supervisor in supervision.state().iterdir())
     return next((own for own in folders if own.is_dir()), None)
 
 
 def remove(own: Path) -> bool:
     """Kill a container and remove its folder; return whether this call did. Raises SandboxError."""
     with contextlib.suppress(SandboxError):
-        ask(own.parent, {"verb": "destroy", "name": own.name})
-    description = _read(own / DESCRIPTION)
+        supervision.ask(own.parent, {"verb": "destroy", "name": own.name})
+    description = ends.read_facts(own / DESCRIPTION)
     if description is not None and not cgroups.kill_all(description["cgroup"]):
         raise SandboxError(f"the processes of sandbox {own.name} do not end", outside=True)
     was_there = own.exists()
-    shutil.rmtree(own, ignore_errors=True)
-    if not answers(own.parent):
-        shutil.rmtree(own.parent / "runtime" / own.name, ignore_errors=True)
+    images.remove_tree(own)
+    if not supervision.answers(own.parent):
+        images.remove_tree(own.parent / "runtime" / own.name)
         _remove_if_empty(own.parent)
     return was_there
 
@@ -352,27 +396,7 @@ def remove(own: Path) -> bool:
 def _remove_if_empty(supervisor: Path) -> None:
     """Remove the folder of a supervisor that was killed, once it holds no container."""
     if not any(supervisor.glob(f"*/{DESCRIPTION}")):
-        shutil.rmtree(supervisor, ignore_errors=True)
-
-
-def _connect(supervisor: Path) -> socket.socket:
-    """Return a connection to a supervisor. Its path may be longer than an address can be. Raises OSError."""
-    folder = os.open(supervisor, os.O_PATH | os.O_DIRECTORY)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        connection.connect(f"/proc/self/fd/{folder}/{SOCKET}")
-    except BaseException:
-        connection.close()
-        raise
-    finally:
-        os.close(folder)
-    return connection
-
-
-def _state() -> Path:
-    state = images.folder() / "state"
-    state.mkdir(mode=0o700, exist_ok=True)
-    return state
+        images.remove_tree(supervisor)
 
 
 def _require(name: str) -> images.StoredImage:
@@ -382,66 +406,3 @@ def _require(name: str) -> images.StoredImage:
 
         return provide_images([name], notify=_LOGGER.warning)[0]
     return images.require_image(name)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    with contextlib.suppress(OSError, ValueError):
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
-    return None
-
-
-def _infer_fate(code: int, memory_kills: int) -> Fate:
-    if code == fate.KILLED:
-        return Fate(Cause.MEMORY if memory_kills else Cause.OUTSIDE, code)
-    return Fate(Cause.OUTSIDE if code in fate.OF_OUTSIDE else Cause.INSIDE, code)
-
-
-def _explain_silence(own: Path | None) -> Cause:
-    """Return why a running container does not answer, after about a second of measuring what it uses."""
-    description = None if own is None else _read(own / DESCRIPTION)
-    if own is None or description is None or not answers(own.parent):
-        return Cause.OUTSIDE
-    cgroup = description["cgroup"]
-
-    def used_seconds() -> float:
-        if cgroups.find_version() == 2:
-            return cgroups.read_number(cgroup, "", "cpu.stat", "usage_usec") / 1e6
-        return cgroups.read_number(cgroup, "cpuacct/cpuacct.usage", "") / NANO
-
-    before, started = used_seconds(), time.monotonic()
-    time.sleep(MEASURED_SECONDS)
-    share = (used_seconds() - before) / (time.monotonic() - started)
-    cache = cgroups.read_number(cgroup, "memory/memory.stat", "memory.stat", _CACHE[cgroups.find_version()])
-    taken = cgroups.read_number(cgroup, "memory/memory.usage_in_bytes", "memory.current") - cache
-    most = cgroups.read_number(cgroup, "memory/memory.limit_in_bytes", "memory.max")
-    busy = share >= fate.BUSY_SHARE * description["cpus"] or (most > 0 and taken >= fate.FULL_SHARE * most)
-    return Cause.INSIDE if busy else Cause.OUTSIDE
-
-
-# The bytes of files in memory, which give way to a program that needs the memory.
-_CACHE = {1: "total_cache", 2: "file"}
-
-
-def _measure(upper: Path) -> int:
-    """Return the bytes of all files below a folder: each file once, sparse files at their full length.
-
-    GNU find walks any depth and follows no link, whatever the container does at the same time.
-    """
-    if not upper.is_dir():
-        return 0
-    done = subprocess.run(
-        ["find", str(upper), "-xdev", "!", "-type", "d", "-size", "+0", "-printf", "%n %i %s\n"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    total, seen = 0, set()
-    for line in done.stdout.splitlines():
-        links, inode, size = line.split()
-        if links != b"1":
-            if inode in seen:
-                continue
-            seen.add(inode)
-        total += int(size)
-    return total

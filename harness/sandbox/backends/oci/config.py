@@ -6,9 +6,7 @@ import json
 import platform
 import resource
 import shutil
-from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from harness.sandbox.backends.base import SandboxSpec
@@ -21,21 +19,18 @@ from harness.sandbox.backends.hardening import (
     list_read_only_paths,
     list_writable_folders,
 )
-from harness.sandbox.backends.oci import cgroups
+from harness.sandbox.backends.oci import cgroups, user_namespace
+from harness.sandbox.backends.oci.promises import CPU_STEPS
 from harness.sandbox.backends.seccomp import Sockets
 from harness.sandbox.guest.processes import SHARED_COUNTS
-from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME
+from harness.sandbox.layout import ENVIRONMENT, GUEST_COMMAND, HOSTNAME, HOSTS
 from harness.sandbox.limits import MIB
 
-# The programs that may start containers, for each version of control groups. crun refuses a machine that has
-# both versions.
-RUNTIMES = {1: ("runc",), 2: ("runc", "crun")}
+# The programs that may start containers, in the order of their trials.
+RUNTIMES = ("runc", "crun")
 OCI_VERSION = "1.0.2"
-# Each container has a control group of its own below this one.
-CGROUP_PARENT = "harness"
 ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
 UNLIMITED = (1 << 64) - 1
-CPU_PERIOD_MICROSECONDS = 100_000
 # A container inherits no limit of the shell that started harness. The limits of a job are within these.
 RESOURCES = {
     **dict.fromkeys(("AS", "CPU", "DATA", "FSIZE", "NPROC"), (UNLIMITED, UNLIMITED)),
@@ -46,6 +41,8 @@ RESOURCES = {
 }
 # As Docker sets them in a network namespace of its own.
 SYSCTLS = {"net.ipv4.ip_unprivileged_port_start": "0", "net.ipv4.ping_group_range": "0 2147483647"}
+# The kernel refuses groups that a user namespace does not have.
+ROOTLESS_SYSCTLS = SYSCTLS | {"net.ipv4.ping_group_range": f"0 {user_namespace.COUNT - 1}"}
 KERNEL_OPTIONS = ("nosuid", "noexec", "nodev")
 # The file systems of the kernel, in the order of their mounts.
 KERNEL_MOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -59,44 +56,42 @@ KERNEL_MOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 # Files of each container that tell it its name, in a layer above its image.
 FILES = {
     "etc/hostname": f"{HOSTNAME}\n",
-    "etc/hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n",
+    "etc/hosts": HOSTS,
     "etc/resolv.conf": "",
 }
 
 
 def make_config(
     spec: SandboxSpec,
-    root: Path,
     *,
     cgroup: str,
     sockets: Sockets = "local",
-    network: str | None = None,
-    shared_paths: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the configuration of a container for `spec`.
+    """Return the configuration of a container for `spec`, whose root file system is beside it in `root`.
 
     Args:
         spec: the limits and the hardening.
-        root: the folder of the root file system.
-        cgroup: the path of the container's control group.
+        cgroup: the path of the container's control group, empty if it can have none.
         sockets: the sockets that the seccomp profile `default` allows.
-        network: the path of a network namespace to join; the container gets its own without one.
-        shared_paths: the paths of /sys that containers of this namespace would share, which are masked.
     """
     limits = spec.limits
     memory = limits.memory_mb * MIB
-    masked = list(dict.fromkeys((*list_masked_paths(spec), *shared_paths)))
+    is_rootless = user_namespace.is_needed()
+    masked = list(list_masked_paths(spec))
     capabilities = [f"CAP_{name}" for name in list_capabilities(spec)]
     mounts = [
         {"destination": path, "type": kind, "source": kind, "options": list(options)}
         for path, kind, options in (
-            *KERNEL_MOUNTS,
+            *(mount for mount in KERNEL_MOUNTS if cgroup or mount[1] != "cgroup"),
             *((path, "tmpfs", text.split(",")) for path, text in list_writable_folders(limits).items()),
         )
     ]
-    namespaces = [{"type": kind} for kind in ("mount", "uts", "pid", "ipc", "cgroup")]
-    namespaces.append({"type": "network"} if network is None else {"type": "network", "path": network})
-    sysctls = {} if network is not None else SYSCTLS | (SMALL_BUFFERS if sockets == "relayed" else {})
+    namespaces = [{"type": kind} for kind in ("mount", "uts", "pid", "ipc", "cgroup", "network")]
+    ids = [{"containerID": 0, "hostID": 0, "size": user_namespace.COUNT}]
+    if is_rootless:
+        namespaces.append({"type": "user"})
+    sysctls = ROOTLESS_SYSCTLS if is_rootless else SYSCTLS
+    sysctls = sysctls | (SMALL_BUFFERS if sockets == "relayed" else {})
     return {
         "ociVersion": OCI_VERSION,
         "process": {
@@ -112,24 +107,28 @@ def make_config(
                 for most in [_find_most(name)]
             ],
             "noNewPrivileges": True,
-            "oomScoreAdj": 0,
+            # An ordinary user may not lower its own.
+            **({} if is_rootless else {"oomScoreAdj": 0}),
         },
-        "root": {"path": str(root), "readonly": not spec.writable_root},
+        "root": {"path": "root", "readonly": not spec.writable_root},
         "hostname": HOSTNAME,
         "mounts": mounts,
         "linux": {
             "sysctl": sysctls,
+            **({"uidMappings": ids, "gidMappings": ids} if is_rootless else {}),
             "cgroupsPath": cgroup,
             "resources": {
                 # The runtime adds the few devices that every container has.
                 "devices": [{"allow": False, "access": "rwm"}],
                 "memory": {"limit": memory} | ({"swap": memory} if cgroups.counts_swap() else {}),
                 "cpu": {
-                    "quota": int(limits.cpus * CPU_PERIOD_MICROSECONDS),
-                    "period": CPU_PERIOD_MICROSECONDS,
+                    "quota": int(limits.cpus * CPU_STEPS),
+                    "period": CPU_STEPS,
                 },
                 "pids": {"limit": limits.processes},
-            },
+            }
+            if cgroup
+            else {},
             "namespaces": namespaces,
             "seccomp": _convert_profile(choose_profile(spec, sockets)),
             "maskedPaths": masked,
@@ -155,8 +154,7 @@ def _convert_profile(profile: str) -> dict[str, Any]:
     }
 
 
-def find_runtime() -> str | None:
-    """Return the path of the OCI runtime of this machine."""
-    names = RUNTIMES[cgroups.find_version()]
-    found = (shutil.which(name, path=system_path()) for name in names)
-    return next((path for path in found if path), None)
+def find_runtimes() -> list[str]:
+    """Return the paths of the OCI runtimes of this machine."""
+    found = (shutil.which(name, path=system_path()) for name in RUNTIMES)
+    return [path for path in found if path is not None]

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from harness.core.errors import ImageMissingError, SandboxError
 from harness.core.lock import cache_dir, exclusive
 from harness.sandbox.backends.docker.images import AGENT_LABEL, image_tag
+from harness.sandbox.backends.oci import user_namespace
 from harness.sandbox.backends.oci.config import FILES, KERNEL_MOUNTS
 from harness.sandbox.layout import TEMPORARY_FOLDER, WORK_FOLDER
 
@@ -172,21 +173,35 @@ def new_image() -> Iterator[Path]:
     """Yield the folder of a root file system under construction, which is removed unless it is kept."""
     images = folder() / "images"
     images.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=images, ignore_cleanup_errors=True) as path:
-        root = Path(path, "root")
-        root.mkdir(mode=0o755)
-        yield root
+    path = Path(tempfile.mkdtemp(prefix=".new-", dir=images))
+    try:
+        (path / "root").mkdir(mode=0o755)
+        yield path / "root"
+    finally:
+        remove_tree(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a folder, if it is there, with the files of users of sandboxes."""
+    shutil.rmtree(path, ignore_errors=True)
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        pass  # it is in a folder of such a user
+    if user_namespace.is_needed():
+        subprocess.run(user_namespace.wrap(["rm", "-rf", str(path)]), capture_output=True, check=False)
 
 
 def keep(image: StoredImage, root: Path) -> None:
     """Move a finished root file system to its place, and set the tag."""
     target = _image_folder(image.id)
     (root.parent / "image.json").write_text(json.dumps(asdict(image)))
-    if not target.exists():
-        # The owner is that of the temporary folder, and other users have no business here.
-        target.mkdir(mode=0o700)
-        os.rename(root, target / "root")
-    os.rename(root.parent / "image.json", target / "image.json")
+    if target.exists():
+        os.rename(root.parent / "image.json", target / "image.json")
+    else:
+        os.rename(root.parent, target)
     tags = folder() / "tags"
     tags.mkdir(exist_ok=True)
     part = tags / f".{quote(image.tag, safe='')}.part"
@@ -206,7 +221,9 @@ def unpack_layer(layer: IO[bytes], root: Path) -> None:
     program = Path(__file__).with_name("unpack.py")
     with tempfile.TemporaryFile() as errors:
         unpacking = subprocess.Popen(
-            [sys.executable, "-I", str(program), str(root)], stdin=subprocess.PIPE, stderr=errors
+            user_namespace.wrap([sys.executable, "-I", str(program), str(root)]),
+            stdin=subprocess.PIPE,
+            stderr=errors,
         )
         with unpacking, contextlib.suppress(BrokenPipeError):
             shutil.copyfileobj(stream, cast(IO[bytes], unpacking.stdin), 1 << 20)
@@ -230,11 +247,13 @@ def provide_layer() -> Path:
         for name, text in FILES.items():
             (part / name).write_text(text)
             (part / name).chmod(0o644)
+        if user_namespace.is_needed():
+            subprocess.run(user_namespace.wrap(["chown", "-R", "0:0", str(part)]), check=True)
         try:
             part.rename(layer)
         except OSError:
             # Another process was faster.
-            shutil.rmtree(part)
+            remove_tree(part)
     return layer
 
 

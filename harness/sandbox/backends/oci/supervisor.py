@@ -1,9 +1,11 @@
 """The process that starts the containers of one process of harness, and ends them when that process is gone.
 
-It uses the standard library only and imports nothing of harness but `cgroups`, so that it starts in some
-milliseconds. It is not a child of its owner, because a program such as Ray kills the children of a process
-together with it. It holds a pidfd of its owner. It has a mount namespace of its own, so that the mounts of
-its containers vanish with it, and it adopts their first processes, so that it gets their exit codes.
+It uses the standard library only, and imports nothing of harness but files beside it, so that it starts in
+some milliseconds. It is not a child of its owner, because a program such as Ray kills the children of a
+process together with it. It holds a pidfd of its owner. It has a mount namespace of its own, so that the
+mounts of its containers vanish with it, and it adopts their first processes, so that it gets their exit
+codes. For an ordinary user it is root of a user namespace (`user_namespace`), and the first process of a
+process namespace, so that the kernel ends its containers together with it.
 
 Its folder has a socket, where every process of the user can ask it to start or destroy a container. Each
 connection carries one request and its answer, as JSON in a packet. The folder of a container has these files:
@@ -19,7 +21,6 @@ connection carries one request and its answer, as JSON in a packet. The folder o
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import select
@@ -34,32 +35,31 @@ if TYPE_CHECKING:
     from typing import Any
 
 if TYPE_CHECKING or __package__:
-    from harness.sandbox.backends.oci import cgroups
+    from harness.sandbox.backends.oci import cgroups, promises, user_namespace
 else:
     # The packages above this file would import all of harness.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import cgroups
+    import promises
+    import user_namespace
 
 SOCKET, END, DESCRIPTION, PID = "socket", "end.json", "container.json", "pid"
-READY = b"ready\n"
+# The group of all containers follows.
+READY = b"ready "
 MAX_BYTES = 64 * 1024
 REQUEST_SECONDS = 5.0
 CLEAN_SECONDS = 1.0
 STREAMS = 3
-NEW_MOUNTS, NEW_NETWORK = 0x00020000, 0x40000000
+NEW_MOUNTS, NEW_PROCESSES = 0x00020000, 0x20000000
 SUBREAPER = 36
-RECURSIVE, SLAVE, READ_ONLY = 0x4000, 0x80000, 0x1
+BIND, RECURSIVE, SLAVE, READ_ONLY, OF_KERNEL = 0x1000, 0x4000, 0x80000, 0x1, 0xE
 DETACH = 2
 MOST_REMOVAL_TRIES = 400
+# Folders that every user can reach, where an ordinary user's supervisor sees its own folder too. Root of a
+# container cannot reach it below the user's home.
+REACHABLE = ("/mnt", "/media", "/srv", "/opt", "/dev/shm")
 
-_library = ctypes.CDLL(None, use_errno=True)
-
-
-def call(name: str, *arguments: Any) -> None:
-    """Call a function of the C library. Raises OSError."""
-    if getattr(_library, name)(*arguments) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"{name}: {os.strerror(error)}")
+call = user_namespace.call
 
 
 class Container:
@@ -68,10 +68,12 @@ class Container:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         with open(f"{folder}/{DESCRIPTION}") as file:
-            description = json.load(file)
-        self.cgroup: str = description["cgroup"]
-        self.layers: list[str] = description["layers"]
-        self.writable: str | None = description["writable"]
+            self.description = json.load(file)
+        self.cgroup: str = self.description["cgroup"]
+        self.layers: list[str] = self.description["layers"]
+        self.writable: bool = self.description["writable"]
+        # In a user namespace the kernel refuses overlays the attributes that only root may write.
+        self.attributes = ",userxattr" if is_rootless() else ""
         self.root = f"{folder}/root"
         # The runtime while it starts the container, then the container's first process.
         self.pid = 0
@@ -85,11 +87,23 @@ class Container:
         """Mount the root file system. Raises OSError."""
         os.mkdir(self.root)
         options = f"lowerdir={':'.join(map(escape, self.layers))}"
-        if self.writable is not None:
-            upper = escape(self.writable)
-            options += f",upperdir={upper}/upper,workdir={upper}/work,index=off"
-        flags = READ_ONLY if self.writable is None else 0
+        if self.writable:
+            for name in ("upper", "work"):
+                # For an ordinary user the two belong to the user.
+                os.chown(f"{self.folder}/{name}", 0, 0)
+            upper = escape(self.folder)
+            options += f",upperdir={upper}/upper,workdir={upper}/work,index=off{self.attributes}"
+        flags = 0 if self.writable else READ_ONLY
         call("mount", b"overlay", self.root.encode(), b"overlay", flags, options.encode())
+
+    def examine(self) -> dict[str, Any] | None:
+        """Return what the kernel holds of each promise, None if the process has ended. Raises OSError."""
+        try:
+            return promises.examine(self.pid, self.description)
+        except (OSError, KeyError):
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                raise
+            return None
 
     def clean(self) -> None:
         """Remove the mount and the control group of a container that has ended.
@@ -97,8 +111,8 @@ class Container:
         If the group stays, the one who removes the container tries again. Other containers do not wait.
         """
         cgroups.kill_all(self.cgroup, CLEAN_SECONDS)
-        if _library.umount2(self.root.encode(), DETACH) == 0 or not os.path.ismount(self.root):
-            with_no_error(os.rmdir, self.root)
+        with_no_error(call, "umount2", self.root.encode(), DETACH)
+        with_no_error(os.rmdir, self.root)
 
 
 def escape(path: str) -> str:
@@ -115,19 +129,23 @@ def with_no_error(function: Any, *arguments: Any) -> None:
 class Supervisor:
     """Answers requests until the owner has ended, or has closed its backend and no container is left."""
 
-    def __init__(self, folder: str, runtime: str, owner: int) -> None:
+    def __init__(self, folder: str, runtime: str, owner: int, has_groups: bool = True) -> None:
         self.folder = folder
         self.runtime = runtime
+        # Without a group to use, crun would fail to make one.
+        is_crun = os.path.basename(runtime) == "crun"
+        self.options = ["--cgroup-manager=disabled"] if is_crun and not has_groups else []
         self.owner = owner
         self.is_closing = False
         self.containers: dict[str, Container] = {}
         self.by_pid: dict[int, Container] = {}
         # The exit codes of first processes that ended before the runtime did.
         self.ended_early: dict[int, int] = {}
-        self.networks: dict[str, int] = {}
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         os.chdir(folder)
         self.listener.bind(SOCKET)
+        facts = os.stat(".")
+        os.chown(SOCKET, facts.st_uid, facts.st_gid)
         self.listener.listen(128)
         # The signal of an ended child wakes the loop up.
         self.alarm, alarm = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -163,8 +181,6 @@ class Supervisor:
                 self.start(connection, request["name"], streams)
             elif verb == "destroy":
                 self.destroy(connection, request["name"])
-            elif verb == "network":
-                answer(connection, path=self.find_network(request["key"]))
             elif verb == "close":
                 self.is_closing = True
                 answer(connection)
@@ -183,7 +199,7 @@ class Supervisor:
             container.pid = os.posix_spawnp(
                 self.runtime,
                 [
-                    *(self.runtime, "--root", f"{self.folder}/runtime", "run", "--detach"),
+                    *(self.runtime, "--root", f"{self.folder}/runtime", *self.options, "run", "--detach"),
                     *("--bundle", container.folder, "--pid-file", f"{container.folder}/{PID}", name),
                 ],
                 os.environ,
@@ -210,16 +226,6 @@ class Supervisor:
         container.is_unwanted = True
         if container.is_running:
             with_no_error(os.kill, container.pid, signal.SIGKILL)
-
-    def find_network(self, key: str) -> str:
-        """Return the path of the empty network namespace that the containers with this key share."""
-        if key not in self.networks:
-            own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            call("unshare", NEW_NETWORK)
-            self.networks[key] = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            call("setns", own, NEW_NETWORK)
-            os.close(own)
-        return f"/proc/{os.getpid()}/fd/{self.networks[key]}"
 
     def reap(self) -> None:
         """Note the end of every child that has ended: runtimes, and first processes of containers."""
@@ -251,7 +257,12 @@ class Supervisor:
             except (OSError, ValueError):
                 # Somebody has removed the folder. The clean-up kills all that the group holds.
                 code = 1
-        answer(connection, **({} if code == 0 else {"error": f"the runtime ended with exit code {code}"}))
+        try:
+            held = container.examine() if code == 0 and container.pid not in self.ended_early else None
+        except (OSError, ValueError, KeyError, IndexError) as error:
+            held, container.is_unwanted = {"error": repr(error)}, True
+        failure = {} if code == 0 else {"error": f"the runtime ended with exit code {code}"}
+        answer(connection, held=held, **failure)
         if code != 0:
             self.note_end(container, code)
         elif container.pid in self.ended_early:
@@ -290,6 +301,12 @@ class Supervisor:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def is_rootless() -> bool:
+    """Return whether this process is root of a user namespace alone."""
+    with open("/proc/self/uid_map") as file:
+        return file.read().split() != ["0", "0", "4294967295"]
+
+
 def answer(connection: socket.socket | None, **facts: Any) -> None:
     """Answer a request, and close its connection. The one who asked may be gone."""
     if connection is not None:
@@ -304,24 +321,52 @@ def write_whole(path: str, text: str) -> None:
     os.rename(f"{path}.part", path)
 
 
+def prepare(folder: str) -> str:
+    """Enter the namespaces of an ordinary user's supervisor; return where it then finds its folder."""
+    user_namespace.enter([int(first) for first in sys.argv[4:]])
+    call("unshare", NEW_MOUNTS | NEW_PROCESSES)
+    if os.fork():
+        os._exit(0)
+    call("mount", None, b"/", None, RECURSIVE | SLAVE, None)
+    call("mount", b"proc", b"/proc", b"proc", OF_KERNEL, None)
+    place = next(
+        path for path in REACHABLE if os.path.isdir(path) and not os.path.realpath(folder).startswith(path)
+    )
+    call("mount", folder.encode(), place.encode(), None, BIND, None)
+    return place
+
+
 def main() -> None:
     """Leave the owner's process group, report that the socket is there, and supervise."""
     folder, runtime, owner = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    starter = os.getpid()
     if os.fork():
         os._exit(0)
+    while os.getppid() == starter:
+        # Its control group can give nothing to groups below it as long as it holds that process.
+        time.sleep(0.001)
     os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
+    os.umask(0o022)
+    parent = cgroups.PARENT
+    if sys.argv[4:]:
+        parent = cgroups.find_delegated(f"harness-{os.path.basename(folder)}")
+        folder = prepare(folder)
+    else:
+        call("unshare", NEW_MOUNTS)
+        # Mounts of the machine still arrive here, and none of ours leaves.
+        call("mount", None, b"/", None, RECURSIVE | SLAVE, None)
     call("prctl", SUBREAPER, 1, 0, 0, 0)
-    call("unshare", NEW_MOUNTS)
-    # Mounts of the machine still arrive here, and none of ours leaves.
-    call("mount", None, b"/", None, RECURSIVE | SLAVE, None)
-    supervisor = Supervisor(folder, runtime, owner)
-    os.write(1, READY)
+    supervisor = Supervisor(folder, runtime, owner, bool(parent))
+    os.write(1, READY + parent.encode())
     null = os.open("/dev/null", os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor)
     supervisor.run()
+    if sys.argv[4:]:
+        with_no_error(os.rmdir, sys.argv[1])
+        cgroups.kill_all(parent, CLEAN_SECONDS)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,10 @@ def remove(path: str) -> None:
 
 
 def main() -> None:
-    os.umask(0)
+    os.umask(0o022)
     os.chroot(sys.argv[1])
     os.chdir("/")
+    os.chown("/", 0, 0)
     with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*") as archive:
         unpack(archive)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +13,12 @@ from harness.sandbox.backends.base import Backend
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import find_kind, find_known_difference
+from harness.sandbox.backends.oci.backend import NO_CGROUP, REPAIR, OciBackend
+from harness.sandbox.backends.oci.promises import WEAKER
 from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
 from harness.sandbox.machine.checks import machine
-from harness.sandbox.machine.checks.confinement import ask_program, confinement
+from harness.sandbox.machine.checks.confinement import confinement
 from harness.sandbox.sandbox import Sandbox
-from harness.sandbox.selfcheck import probe
 from harness.sandbox.selfcheck.check import RUN_ID, Check, Finding, Level, describe_end
 from harness.sandbox.selfcheck.suite import SANDBOX, Trial, check_backend, conclude_finding
 from harness.sandbox.time_factor import compute_factor, store_share
@@ -67,52 +67,6 @@ async def measure_speed(backend: Backend, runtime: str) -> Finding:
     return Finding(Level.WARN, found, "run harness doctor again when the machine has less to do")
 
 
-# Files and folders that the engine or the kernel makes once for a network namespace.
-SHARED_FILES = (
-    *("/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/sys/kernel", "/sys/class", "/sys/devices"),
-    *("/sys/module", "/sys/fs/ext4", "/sys/fs/fuse", "/sys/kernel/mm", "/sys/class/net/lo"),
-)
-
-
-async def shared_network(backend: DockerBackend, runtime: str) -> Finding:
-    """Check two sandboxes that share a network namespace, if this engine's can. Raises SandboxError."""
-    own = DockerBackend(backend.client)
-    own.shared_networks.starts_without_holder = 0
-    with contextlib.closing(own.shared_networks):
-        async with (
-            Sandbox.open(
-                seccomp="strict", network="shared", runtime=runtime, run_id=RUN_ID, backend=own
-            ) as one,
-            Sandbox.open(
-                seccomp="strict", network="shared", runtime=runtime, run_id=RUN_ID, backend=own
-            ) as other,
-        ):
-            ways: list[str] = await ask_program(one, probe.network_ways)
-            mine = await ask_program(one, probe.identities, SHARED_FILES)
-            others = await ask_program(other, probe.identities, SHARED_FILES)
-            shares = own.shared_networks.count() > 0
-    if not shares:
-        return Finding(Level.OK, "each sandbox has its own network namespace, which takes longer to start")
-    found = zip(SHARED_FILES, mine, others, strict=True)
-    ways += [path for path, first, second in found if first is not None and first == second]
-    if not ways:
-        return Finding(Level.OK, "programs under tests cannot meet in the network namespace that they share")
-    return Finding(
-        Level.FAIL, f"programs under tests that share a network namespace can meet by {', '.join(ways)}"
-    )
-
-
-async def diagnose_without_engine(
-    backend: Backend, runtime: str = "runc", *, notify: Callable[[Check], None] = lambda check: None
-) -> list[Check]:
-    """Return the checks of the sandboxes of a backend that has no engine, as `diagnose` does."""
-    checks = await check_backend(backend, runtime, further=FURTHER, notify=notify)
-    if not any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
-        checks.append(await conclude_finding("speed", measure_speed(backend, runtime)))
-        notify(checks[-1])
-    return checks
-
-
 FURTHER = (Trial({"confinement": confinement}),)
 # No sandbox can be opened if one of these checks fails.
 NEEDED = ("runtime", "images")
@@ -159,11 +113,41 @@ async def diagnose(
     )
     if any(check.name == SANDBOX and check.level is Level.FAIL for check in checks):
         return checks
-    check = await conclude_finding("shared network", shared_network(backend, runtime))
-    conclude(_with_fix(check, kind))
     # Alone, because the other checks would slow it down.
     conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
     return checks
+
+
+async def diagnose_oci(
+    backend: OciBackend, *, runtime: str = "runc", notify: Callable[[Check], None] = lambda check: None
+) -> list[Check]:
+    """Return the checks of sandboxes without an engine. It takes and raises what `diagnose` does."""
+    checks: list[Check] = []
+
+    def conclude(check: Check) -> None:
+        if check.level is Level.FAIL and check.name in {*WEAKER, "socket memory"}:
+            check = replace(check, fix=REPAIR)
+        checks.append(check)
+        notify(check)
+
+    conclude(await conclude_finding("promises", asyncio.to_thread(_examine_promises, backend)))
+    await check_backend(backend, runtime, further=FURTHER, notify=conclude)
+    if checks[-1].name != SANDBOX:
+        conclude(await conclude_finding("speed", measure_speed(backend, runtime)))
+    return checks
+
+
+def _examine_promises(backend: OciBackend) -> Finding:
+    """Check that the kernel has every limit and every part of the isolation of a sandbox."""
+    facts = backend.describe().engine
+    found = (
+        f"{facts['runtime']} {facts['runtime_version']}, cgroup v{facts['cgroup_version']}, {facts['user']}"
+    )
+    weaker = backend.find_weaker("python")
+    if not weaker:
+        return Finding(Level.OK, f"{found}; the kernel has all limits")
+    lacking = "; ".join(f"{name}: {means}" for name, means in weaker.items())
+    return Finding(Level.FAIL, f"{found}; {NO_CGROUP}: {lacking}", REPAIR)
 
 
 def _with_fix(check: Check, kind: str) -> Check:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from effort import THOROUGH
 
-from harness import Sandbox, build_assert_tests, build_call_tests, build_stdin_tests, open_host
+from harness import build_assert_tests, build_call_tests, build_stdin_tests, open_host
 from harness.core.errors import SandboxError
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.python.call_programs import grade_calls
@@ -20,12 +20,13 @@ from harness.environments.python.stdin_programs import grade_stdin
 from harness.sandbox import pool
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import MOST_TIME_FACTOR, Limits
-from harness.sandbox.pool import SandboxPool
+from harness.sandbox.pool import SandboxPool, SandboxSettings
 from harness.sandbox.time_factor import FILE, extend_limits, extend_wait, read_factor, store_share
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 LIMITS = Limits(memory_mb=128, cpu_seconds=1, wall_seconds=60)
+SETTINGS = SandboxSettings("python", LIMITS, seccomp="strict")
 ASSERTS = build_assert_tests(["assert f(1) == 2", "assert f(2) == 4"])
 CALLS = build_call_tests("f", [([1], 2), ([2], 4)], seconds=1)
 STDIN = build_stdin_tests([("1", "2"), ("2", "4")], seconds=1)
@@ -44,12 +45,12 @@ def program(kind: str, seconds: float, factor: int = 2) -> str:
     return f"{USE}def f(x):\n    use({seconds})\n    return x * {factor}"
 
 
-async def grade_in_tries(backend: DockerBackend, kind: str, text: str) -> Verdict:
+async def grade_in_tries(opened: SandboxPool, kind: str, text: str) -> Verdict:
     """Return the verdict as a run makes it: a machine that is too busy is tried again in another sandbox."""
     grade, target = GRADERS[kind]
     for _ in range(TRIES):
-        async with Sandbox.open("python", backend=backend, limits=LIMITS, seccomp="strict") as sandbox:
-            with contextlib.suppress(SandboxError):
+        with contextlib.suppress(SandboxError):
+            async with opened.lease(SETTINGS, seconds=120, key="programs") as sandbox:
                 verdict: Verdict = await grade(sandbox, target, Submission(text, ""))
                 return verdict
     raise AssertionError("the machine is too busy for this test")
@@ -65,15 +66,16 @@ async def test_a_program_a_little_above_its_limit_is_told_apart(backend: DockerB
         (5.0, 2, Status.TIMEOUT, None),
     ]
     wrong: dict[Any, Verdict] = {}
-    for kind in GRADERS:
-        for seconds, factor, status, borderline in cases:
-            # Other files try the clear cases with each grader.
-            if borderline is None and kind != "asserts" and not THOROUGH:
-                continue
-            verdict = await grade_in_tries(backend, kind, program(kind, seconds, factor))
-            limit = "cpu_seconds" if status is Status.TIMEOUT else None
-            if (verdict.status, verdict.borderline, verdict.limit) != (status, borderline, limit):
-                wrong[kind, seconds, factor] = verdict
+    async with SandboxPool(backend) as opened:
+        for kind in GRADERS:
+            for seconds, factor, status, borderline in cases:
+                # Other files try the clear cases with each grader.
+                if borderline is None and not THOROUGH:
+                    continue
+                verdict = await grade_in_tries(opened, kind, program(kind, seconds, factor))
+                limit = "cpu_seconds" if status is Status.TIMEOUT else None
+                if (verdict.status, verdict.borderline, verdict.limit) != (status, borderline, limit):
+                    wrong[kind, seconds, factor] = verdict
     assert not wrong
 
 
@@ -101,7 +103,7 @@ async def test_borderline_programs_keep_others_waiting_for_a_share_of_the_time(
 async def test_a_slow_machine_extends_the_limit() -> None:
     limits = LIMITS.model_copy(update={"time_factor": 1.5})
     async with open_host(limits=limits, max_concurrent=2) as grader:
-        for kind, (_, target) in GRADERS.items():
+        for kind, (_, target) in list(GRADERS.items())[: None if THOROUGH else 1]:
             assert (await grader.grade(target, program(kind, 1.1))).status is Status.PASSED, kind
 
 

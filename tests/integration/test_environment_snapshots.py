@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 from case_checks import TABLE_SECONDS, check_together
 from docker import APIClient
+from effort import THOROUGH, one_in_two
 from sealed_tasks import build_image, write_task
 from service_fixtures import TOKEN, Served, serve
 
@@ -43,6 +44,8 @@ ACTIONS = (
     ("db/sample/14", None, "done"),
     ("db/sample/14", "DROP TABLE `Orchard Harvest`", "done"),
 )
+# A hostile state, a shell with a past, and a database.
+QUICK_ACTIONS = (ACTIONS[1], ACTIONS[2], ACTIONS[4])
 # What an agent does in a task folder whose answer is 42.
 FOLDER_ACTIONS = (
     "echo 42 > answer.txt; rm input.txt; mkdir -p /logs/verifier; echo 0 > /logs/verifier/reward.txt",
@@ -105,7 +108,7 @@ async def test_a_fork_is_graded_as_an_opened_environment_with_the_same_agent(
         action = action or agentbench.references[task_id].solution
         assert await find_difference(host, agentbench, task_id, action, answer) is None
 
-    await check_together(ACTIONS, check, at_once=3)
+    await check_together(ACTIONS if THOROUGH else QUICK_ACTIONS, check, at_once=3)
 
 
 async def test_a_fork_of_a_task_folder_is_sealed_against_the_pristine_image(
@@ -120,7 +123,7 @@ async def test_a_fork_of_a_task_folder_is_sealed_against_the_pristine_image(
         rules = MachineRules(seal=level)
         assert await find_difference(host, folder, "answer", action, "", machine_rules=rules) is None
 
-    await check_together([("work", each) for each in FOLDER_ACTIONS], check, at_once=3)
+    await check_together([("work", each) for each in one_in_two(FOLDER_ACTIONS, 0)], check, at_once=3)
 
 
 async def test_a_fork_has_the_files_the_turns_and_the_time_of_its_snapshot(

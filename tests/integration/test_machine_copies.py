@@ -45,15 +45,17 @@ async def output(copy: Copy, command: str) -> str:
     return str(result.stdout) + str(result.stderr)
 
 
-async def test_files_keep_contents_modes_owners_and_times(context: EnvironmentContext) -> None:
+async def test_files_keep_contents_modes_owners_times_and_holes(context: EnvironmentContext) -> None:
     make = (
         "mkdir -m 2750 /srv/d; printf '\\0\\377x' > /srv/d/f; chmod 4711 /srv/d/f; chown 1234:4321 /srv/d/f\n"
         "touch -d '2001-02-03 04:05:06.123456789' /srv/d/f; ln /srv/d/f /srv/d/g; ln -s nowhere /srv/d/l\n"
-        "touch -h -d '1999-01-01 00:00:00.5' /srv/d/l; mkfifo -m 640 /srv/d/p; touch /srv/d/$'\\377\\n'"
+        "touch -h -d '1999-01-01 00:00:00.5' /srv/d/l; mkfifo -m 640 /srv/d/p; touch /srv/d/$'\\377\\n'\n"
+        "mkdir /srv/e; truncate -s 8M /srv/e/hole; head -c 2M /dev/zero > /srv/e/zeros\n"
+        "echo start > /srv/e/both; truncate -s 4M /srv/e/both; echo end >> /srv/e/both"
     )
     show = (
         "{ find /srv/d -printf '%p %y %m %U %G %n %T@ %l\\n' | sort; od -c /srv/d/f; "
-        "[ /srv/d/f -ef /srv/d/g ] && echo same; } 2>&1"
+        "[ /srv/d/f -ef /srv/d/g ] && echo same; cd /srv/e; du -k *; sha256sum *; } 2>&1"
     )
     async with copied(context, make, f"{show} | tee /tmp/shown") as copy:
         shown = await output(copy, show)
@@ -103,16 +105,23 @@ async def test_more_than_a_copy_holds_is_refused(context: EnvironmentContext) ->
             pass
 
 
-async def test_users_and_new_commands_are_copied(context: EnvironmentContext) -> None:
+async def test_users_and_new_commands_are_copied_and_no_link_redirects_a_copy(
+    context: EnvironmentContext,
+) -> None:
     make = (
         "useradd -m jack; echo 'echo $((6 * 7))' > /usr/local/bin/calc; chmod +x /usr/local/bin/calc\n"
-        "ln -s /usr/local/bin/calc /usr/bin/calculate"
+        "ln -s /usr/local/bin/calc /usr/bin/calculate\n"
+        "mkdir /root/usr; mv /srv /root/old; ln -s /usr/bin /srv; touch /root/usr/x\n"
+        "mkdir /root/e; ln -s /root/e /usr/bin/lib; ln -s /root/e /usr/sbin/lib"
     )
     async with copied(context, make) as copy:
         assert (
             await output(copy, "id -un jack; calc; calculate; ls -d /home/jack")
             == "jack\n42\n42\n/home/jack\n"
         )
+        # The links beside interpreters would show these a folder of modules.
+        paths = "/srv /root/usr/x /usr/bin/x /usr/bin/lib /usr/sbin/lib"
+        assert await output(copy, f"ls -d {paths} 2> /dev/null") == "/root/usr/x\n/srv\n"
 
 
 STEERING = {
@@ -174,24 +183,11 @@ async def test_a_tool_that_the_task_names_is_not_copied(context: EnvironmentCont
 
 async def test_the_copy_has_the_tools_of_the_set_up(context: EnvironmentContext) -> None:
     init = "mv /usr/bin/wc /usr/bin/count; echo 'echo ours' > /usr/bin/wc; chmod +x /usr/bin/wc"
-    async with copied(context, "echo 'echo forged' > /usr/bin/wc; rm /usr/bin/count", init=init) as copy:
-        assert await output(copy, "wc; echo x | count -l") == "ours\n1\n"
-
-
-async def test_a_link_to_modules_next_to_an_interpreter_is_not_copied(
-    context: EnvironmentContext,
-) -> None:
-    async with copied(
-        context, "mkdir /root/e; ln -s /root/e /usr/bin/lib; ln -s /root/e /usr/sbin/lib"
-    ) as copy:
-        assert await output(copy, "ls -d /usr/bin/lib /usr/sbin/lib 2> /dev/null") == ""
-
-
-async def test_settings_of_the_set_up_are_copied_as_the_agent_left_them(
-    context: EnvironmentContext,
-) -> None:
-    async with copied(context, "echo 2 > ~/.curlrc", init="echo 1 > ~/.curlrc") as copy:
-        assert await output(copy, "cat ~/.curlrc") == "2\n"
+    init += "; echo 1 > ~/.curlrc"
+    change = "echo 'echo forged' > /usr/bin/wc; rm /usr/bin/count; echo 2 > ~/.curlrc"
+    async with copied(context, change, init=init) as copy:
+        # Settings of the set-up are copied as the agent left them.
+        assert await output(copy, "wc; echo x | count -l; cat ~/.curlrc") == "ours\n1\n2\n"
 
 
 async def test_a_login_shell_of_the_agents_is_refused(context: EnvironmentContext) -> None:
@@ -212,22 +208,6 @@ async def test_a_login_shell_that_the_task_names_is_accepted(context: Environmen
     make = "useradd jack; sed -i 's,^jack:.*,jack:x:1:1::/home/jack:/usr/local/bin/x,' /etc/passwd"
     async with copied(context, make, prompt="Make /usr/local/bin/x the shell of jack.") as copy:
         assert await output(copy, "getent passwd jack | cut -d : -f 7") == "/usr/local/bin/x\n"
-
-
-async def test_a_link_that_replaces_a_folder_redirects_no_copy(context: EnvironmentContext) -> None:
-    make = "mkdir /root/usr; mv /srv /root/old; ln -s /usr/bin /srv; touch /root/usr/x"
-    async with copied(context, make) as copy:
-        assert await output(copy, "ls -d /srv /root/usr/x /usr/bin/x 2> /dev/null") == "/root/usr/x\n/srv\n"
-
-
-async def test_files_use_as_much_of_the_disk_as_before(context: EnvironmentContext) -> None:
-    make = (
-        "mkdir /srv/d; truncate -s 8M /srv/d/hole; head -c 2M /dev/zero > /srv/d/zeros\n"
-        "echo start > /srv/d/both; truncate -s 4M /srv/d/both; echo end >> /srv/d/both"
-    )
-    show = "cd /srv/d; du -k *; sha256sum *"
-    async with copied(context, make, f"({show}) | tee /tmp/shown") as copy:
-        assert await output(copy, show) == await output(copy, "cat /tmp/shown")
 
 
 async def test_files_are_not_listed_by_a_clock_that_was_set_back(

@@ -140,7 +140,6 @@ FORGERIES = {
         "threading.Thread(target=lambda: (time.sleep(0.01), os._exit(0)), daemon=True).start()\n"
         "def add(a, b): time.sleep(5)"
     ),
-    "ends_the_process_at_its_exit": "import atexit, os\natexit.register(os._exit, 0)",
     "patches_the_reports": (
         "import sys\ndef add(a, b): pass\n"
         "r = sys.modules['_pytest.reports'].TestReport\n"
@@ -158,7 +157,6 @@ FORGERIES = {
         "        if type(o).__name__ == 'Session' and hasattr(o, 'testsfailed'):\n"
         "            type(o).testsfailed = property(lambda s: 0, lambda s, v: None)"
     ),
-    "writes_the_reward": f"{_REWARD}\ndef add(a, b): pass",
     "writes_the_reward_later": (
         "import os, time\n"
         f"if os.fork() == 0:\n    os.setsid()\n    while True:\n        {_REWARD}\n        time.sleep(0.05)\n"
@@ -168,7 +166,6 @@ FORGERIES = {
         "import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\nos.kill(-1, signal.SIGKILL)\n"
         f"{_REWARD}\ndef add(a, b): pass"
     ),
-    "equals_everything": "class A:\n    def __eq__(self, o): return True\ndef add(a, b): return A()",
     "is_a_number_that_equals_everything": (
         "class A(int):\n    def __eq__(self, o): return True\n    __hash__ = int.__hash__\n"
         "def add(a, b): return A()"
@@ -180,7 +177,6 @@ FORGERIES = {
     ),
     "skips_the_tests": "import pytest\ndef add(a, b): pytest.skip('no')",
     "exits_pytest": "import pytest\ndef add(a, b): pytest.exit('no', 0)",
-    "exits_with_success": "raise SystemExit(0)",
     "reads_the_tests": (
         "import re\nt = open('/tests/test_outputs.py').read()\n"
         "def add(a, b): return int(re.search(rf'add\\({a}, {b}\\) == (\\d+)', t)[1])"
@@ -199,7 +195,7 @@ FORGERIES = {
     ),
 }
 # These earn nothing in the tests' own process either, or kill the shell that would see it.
-BLUNT = ("exits_with_success", "speaks_for_the_tests", "ends_the_process_at_its_exit", "kills_its_parent")
+BLUNT = ("speaks_for_the_tests", "kills_its_parent")
 
 
 async def _forge(pool: SandboxPool, folder: Path, programs: Mapping[str, str], level: Level) -> Verdict:
@@ -269,11 +265,6 @@ _OTHER_WAYS = {
         "assert timeit.timeit(solution.add(2, 3), number=1) < 0",
         "def add(a, b): return '__import__(\"os\")._exit(0)'",
     ),
-    "a result is evaluated": (
-        "import solution",
-        "assert eval(solution.add(2, 3)) == 5",
-        "def add(a, b): return '__import__(\"os\")._exit(0)'",
-    ),
     "an output is evaluated": (
         "done = subprocess.run([sys.executable, PLACE + '/solution.py'], capture_output=True, text=True)",
         "assert eval(done.stdout) == 5",
@@ -288,11 +279,6 @@ _OTHER_WAYS = {
         "import solution",
         "assert yaml.unsafe_load(solution.add(2, 3)) == 5",
         "def add(a, b): return '!!python/object/apply:os._exit [0]'",
-    ),
-    "a name catches failures": (
-        "import solution",
-        "with contextlib.suppress(solution.Error): assert solution.add(2, 3) == 5",
-        "def add(a, b): pass\nError = AssertionError",
     ),
     "names catch failures": (
         "import solution",
@@ -514,7 +500,7 @@ LEVELS = {
 }
 
 
-_SOME = ("a program", "a file", "prints of a function")
+_SOME = ("a program", "prints of a function")
 
 
 @pytest.mark.parametrize("names", [_SOME, pytest.param(tuple(LEVELS), marks=pytest.mark.thorough)])

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 import pytest_asyncio
 from docker import APIClient
+from effort import one_in_two
 
 from harness import Sandbox
 from harness.core.errors import HarnessError, SandboxError, UsageError
@@ -75,14 +76,11 @@ async def exit_code(backend: DockerBackend, container_id: str) -> int | None:
 # The end of the block.
 
 
-async def test_leaving_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
-    async with Sandbox.open("python", backend=backend, run_id=run_id):
-        assert len(containers(backend, run_id)) == 1
-    assert containers(backend, run_id) == []
-
-
-async def test_a_sandbox_makes_its_own_connection_by_default(backend: DockerBackend, run_id: str) -> None:
+async def test_a_sandbox_makes_its_own_connection_and_leaving_the_block_leaves_no_container(
+    backend: DockerBackend, run_id: str
+) -> None:
     async with Sandbox.open("python", run_id=run_id) as sandbox:
+        assert len(containers(backend, run_id)) == 1
         assert (await sandbox.exec(["true"])).exit_code == 0
     assert containers(backend, run_id) == []
 
@@ -97,8 +95,8 @@ async def test_an_exception_in_the_block_leaves_no_container(backend: DockerBack
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param("sleep 600", id="sleep"),
-        pytest.param("while :; do :; done", id="busy"),
+        pytest.param("sleep 600", id="sleep", marks=pytest.mark.thorough),
+        pytest.param("while :; do :; done", id="busy", marks=pytest.mark.thorough),
         pytest.param("yes", id="flood"),
         # The shell must not need a process for `sleep`, because it would end if it got none.
         pytest.param("bomb() { bomb | bomb & }; bomb & exec sleep 600", id="fork bomb"),
@@ -130,7 +128,7 @@ async def opened(backend: DockerBackend, run_id: str) -> None:
         await asyncio.sleep(30)
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.001, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3])
+@pytest.mark.parametrize("delay", one_in_two([0.0, 0.001, 0.03, 0.01, 0.1, 0.06, 0.3, 0.15, 0.5, 0.2], 0))
 async def test_a_cancellation_during_the_start_leaves_no_container(
     backend: DockerBackend, run_id: str, delay: float
 ) -> None:
@@ -228,10 +226,10 @@ async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBacken
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param("sleep 600", id="sleep"),
+        pytest.param("sleep 600", id="sleep", marks=pytest.mark.thorough),
         pytest.param("trap '' TERM HUP INT; while :; do :; done", id="busy"),
         pytest.param("while :; do (sleep 600 &); done", id="fork bomb"),
-        pytest.param("yes", id="flood"),
+        pytest.param("yes", id="flood", marks=pytest.mark.thorough),
     ],
 )
 async def test_a_sandbox_ends_itself_at_its_deadline(
@@ -262,7 +260,9 @@ async def test_a_call_after_the_deadline_fails_at_once_and_names_it(backend: Doc
     [
         pytest.param(lambda sandbox: sandbox.exec(["true"], timeout=0.1), id="exec"),
         pytest.param(lambda sandbox: sandbox.read_file("file"), id="read"),
-        pytest.param(lambda sandbox: sandbox.write_file("file", b"x"), id="write"),
+        pytest.param(
+            lambda sandbox: sandbox.write_file("file", b"x"), id="write", marks=pytest.mark.thorough
+        ),
         pytest.param(
             lambda sandbox: run_tests(sandbox, program="", statements=["pass"], exports={}), id="tests"
         ),
@@ -368,5 +368,5 @@ async def test_sandboxes_can_be_opened_side_by_side(backend: DockerBackend, run_
         async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
             return str((await sandbox.exec(["echo", str(number)])).stdout)
 
-    assert await asyncio.gather(*map(answer, range(6))) == [f"{number}\n" for number in range(6)]
+    assert await asyncio.gather(*map(answer, range(3))) == [f"{number}\n" for number in range(3)]
     assert containers(backend, run_id) == []

@@ -18,6 +18,7 @@ from harness.core.types import Status
 from harness.environments.base import MachineRules
 from harness.environments.container.environment import open_container
 from harness.environments.container.seal import Level
+from harness.environments.container.task_folder import read_task_folder
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 from harness.sandbox.reaper import PID
@@ -146,6 +147,10 @@ TOGETHER = (
         *("settings above the tests", "a conftest above the tests", "commands of git", "the settings of git"),
         *("a package where the tests start", "a module where the tests start"),
         *("an earlier folder", "replaced tools"),
+    ),
+    (
+        *("a module that a package looks for", "a package behind a link"),
+        "templates and modules of tools",
     ),
 )
 
@@ -279,6 +284,9 @@ def test_artifacts():
 """
 
 
+QUICK_SCRIPTS = ("nothing", "a link", "a folder", "no number", "no tool")
+
+
 async def test_tests_that_cannot_decide_are_a_grader_error(
     pool: SandboxPool, image: str, tmp_path: Path
 ) -> None:
@@ -293,13 +301,18 @@ async def test_tests_that_cannot_decide_are_a_grader_error(
         "no tool": "some-tool; echo 0 > /logs/verifier/reward.txt",
     }
 
-    async def check(name: str) -> None:
-        folder = write_task(tmp_path / name, image, script=f"#!/bin/sh\n{scripts[name]}\n", tests={"x": ""})
-        async with acted(pool, folder, "true") as machine:
-            verdict = await judge(pool, machine, "work")
-        assert (verdict.status, verdict.score) == (Status.GRADER_ERROR, None), verdict
+    folders = {
+        name: write_task(tmp_path / name, image, script=f"#!/bin/sh\n{script}\n", tests={"x": ""})
+        for name, script in scripts.items()
+    }
+    async with acted(pool, folders["nothing"], "true") as machine:
 
-    await check_together(scripts, check, at_once=3)
+        async def check(name: str) -> None:
+            machine.folder = read_task_folder(folders[name])
+            verdict = await judge(pool, machine, "work")
+            assert (verdict.status, verdict.score) == (Status.GRADER_ERROR, None), verdict
+
+        await check_together(scripts if THOROUGH else QUICK_SCRIPTS, check, at_once=1)
 
 
 async def test_tests_that_a_program_ends_early_earn_nothing(
@@ -315,15 +328,14 @@ async def test_tests_that_a_program_ends_early_earn_nothing(
 async def test_tests_at_their_limit_are_a_timeout_unless_they_gave_a_reward(
     pool: SandboxPool, image: str, tmp_path: Path
 ) -> None:
-    async def run(name: str, script: str) -> Status:
-        toml = "[verifier]\ntimeout_sec = 1\n"
-        script = f"#!/bin/sh\n{script}sleep 60\n"
-        folder = write_task(tmp_path / name, image, script=script, toml=toml, tests={"x": ""})
-        async with acted(pool, folder, "true") as machine:
-            return (await judge(pool, machine, "work")).status
-
-    assert await run("silent", "") is Status.TIMEOUT
-    assert await run("early", "echo 1 > /logs/verifier/reward.txt; ") is Status.PASSED
+    # The agent decides whether the tests give a reward.
+    script = "#!/bin/sh\n[ -e /app/early ] && echo 1 > /logs/verifier/reward.txt\nsleep 60\n"
+    toml = "[verifier]\ntimeout_sec = 1\n"
+    folder = write_task(tmp_path, image, script=script, toml=toml, tests={"x": ""})
+    async with acted(pool, folder, "true") as machine:
+        assert (await judge(pool, machine, "work")).status is Status.TIMEOUT
+        await machine.machine.exec(["/bin/touch", "/app/early"], timeout=20)
+        assert (await judge(pool, machine, "work")).status is Status.PASSED
 
 
 async def test_no_file_of_the_tests_is_in_the_machine_of_the_agent(

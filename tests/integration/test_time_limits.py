@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 import pytest_asyncio
 from case_checks import check_together
+from effort import one_in_two
 
 from harness import Sandbox
 from harness.core.errors import SandboxError
@@ -24,7 +25,7 @@ from harness.sandbox.limits import Limits
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(120)]
 
-CPU_SECONDS = 0.5
+CPU_SECONDS = 0.4
 # The time that a job may use between two checks of the clock, and before PID 1 gets a processor to check it.
 LATE_SECONDS = 0.5
 
@@ -129,9 +130,9 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 def busy_machine() -> Iterator[None]:
-    """Run two neighbours for each processor, each of which always wants one."""
+    """Run a neighbour for each processor, each of which always wants one."""
     command = [sys.executable, "-c", "while True: pass"]
-    neighbours = [subprocess.Popen(command) for _ in range(2 * (os.cpu_count() or 1))]
+    neighbours = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
     yield
     for neighbour in neighbours:
         neighbour.kill()
@@ -170,13 +171,18 @@ async def test_a_program_on_stdin_cannot_hand_its_processor_time_on(sandbox: San
     assert result.clean
 
 
-@pytest.mark.parametrize("relay", ["children that the kernel reaps", "a chain in sessions of their own"])
-async def test_a_command_cannot_hand_its_processor_time_on(backend: DockerBackend, relay: str) -> None:
+async def test_commands_are_charged_for_their_own_processor_time_and_cannot_hand_it_on(
+    backend: DockerBackend,
+) -> None:
     limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
+    burn = ["python3", "-c", BURN + "burn(0.7)"]
     async with Sandbox.open("python", backend=backend, limits=limits) as sandbox:
-        result = await sandbox.exec(["python3", "-c", BURN + RELAYS[relay]])
-    assert result.limit == "cpu_seconds", result
-    assert 1 <= result.cpu_seconds < 1 + LATE_SECONDS
+        results = await asyncio.gather(sandbox.exec(burn), sandbox.exec(burn))
+        assert all(result.exit_code == 0 and 0.7 <= result.cpu_seconds < 1 for result in results), results
+        for relay in ("children that the kernel reaps", "a chain in sessions of their own"):
+            result = await sandbox.exec(["python3", "-c", BURN + RELAYS[relay]])
+            assert result.limit == "cpu_seconds", (relay, result)
+            assert 1 <= result.cpu_seconds < 1 + LATE_SECONDS, relay
 
 
 RELAYING_FUNCTION = (
@@ -227,14 +233,14 @@ async def test_a_function_cannot_hand_its_processor_time_on(sandbox: Sandbox) ->
 async def test_each_call_has_its_own_processor_time(sandbox: Sandbox) -> None:
     report = await run_calls(
         sandbox,
-        program=BURN + "def use(_line):\n    burn(0.3)\n    return 1\n",
+        program=BURN + "def use(_line):\n    burn(0.25)\n    return 1\n",
         function="use",
         calls=[(b"0", b"1")] * 3,
         cpu_seconds=CPU_SECONDS,
         wall_seconds=60,
     )
     assert report.results == (True, True, True), report
-    assert 0.9 <= report.cpu_seconds < 0.9 + LATE_SECONDS
+    assert 0.75 <= report.cpu_seconds < 0.75 + LATE_SECONDS
 
 
 async def test_processes_that_share_two_processors_are_stopped_as_soon_as_their_sum_is_too_large(
@@ -253,18 +259,6 @@ async def test_a_program_that_nobody_stops_reaches_its_limit_too(sandbox: Sandbo
     assert result.ended == "cpu_seconds", result
 
 
-async def test_commands_that_run_at_the_same_time_are_charged_for_their_own_time(
-    backend: DockerBackend,
-) -> None:
-    limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
-    burn = ["python3", "-c", BURN + "burn(0.7)"]
-    async with Sandbox.open("python", backend=backend, limits=limits) as sandbox:
-        results = await asyncio.gather(sandbox.exec(burn), sandbox.exec(burn))
-    for result in results:
-        assert result.exit_code == 0, result
-        assert 0.7 <= result.cpu_seconds < 1
-
-
 RIGHT_PROGRAMS = {
     "one process": "burn({seconds})",
     "a second thread": "t = threading.Thread(target=burn, args=({seconds},)); t.start(); t.join()",
@@ -278,9 +272,9 @@ async def test_a_program_that_uses_nearly_all_of_its_processor_time_passes_on_a_
     sandbox: Sandbox,
 ) -> None:
     for kind, program in RIGHT_PROGRAMS.items():
-        result = await run(sandbox, program.format(seconds=0.9), cpu_seconds=1)
+        result = await run(sandbox, program.format(seconds=0.4), cpu_seconds=0.5)
         assert result.succeeded, (kind, result)
-        assert 0.9 <= result.cpu_seconds < 1, (kind, result)
+        assert 0.4 <= result.cpu_seconds < 0.5, (kind, result)
 
 
 @pytest.mark.usefixtures("busy_machine")
@@ -380,4 +374,4 @@ async def test_a_sleeping_program_gets_no_credit_for_processes_that_it_makes_wai
         assert result.ended == "wall_seconds", result
         assert result.stdout.total == 0
 
-    await check_together(SLEEPERS, require_end, at_once=4)
+    await check_together(one_in_two([*SLEEPERS], 1), require_end, at_once=4)

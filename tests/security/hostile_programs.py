@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from effort import THOROUGH
+
 from harness.core.types import Status
 from harness.sandbox.limits import Limits
 
@@ -711,12 +713,8 @@ REACHING: Mapping[str, Candidate] = {
 
 IN_CALL: Mapping[str, Candidate] = {**EXHAUSTING, **WAITING, **REACHING}
 AT_LOAD = (
-    "busy loop",
-    "memory hog",
-    "impossible allocation",
-    "fork bomb",
-    "fork bomb of equals",
-    "flood on standard output",
+    *("memory hog", "fork bomb"),
+    *(("busy loop", "impossible allocation", "fork bomb of equals", "flood on standard output") * THOROUGH),
     "kill of its parent, of PID 1 and of the tests",
     "memory, environment and descriptors of its tests",
     "modules and commands of our names",

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from contexts import environment_context
 from docker import APIClient
+from effort import THOROUGH
 
 from harness.audit.attack_kinds import AnswerAttack, SqlAttack
 from harness.audit.suite import list_attacks_on
@@ -86,6 +87,8 @@ BY_FORCE = {
 }
 # These leave the table as it was made, so that nothing contradicts the set-up.
 HARMLESS = ("a journal of noise",)
+# These are refused as another one is, so they are tried with HARNESS_TESTS=thorough only.
+REPEATS = ("a folder", "nothing", "an empty file", "a text")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -160,7 +163,9 @@ async def test_a_table_that_was_built_again_with_numbers_is_compared_as_text(
     assert verdict.resolved, verdict.evidence
 
 
-@pytest.mark.parametrize("name", [name for name in BY_FORCE if name not in HARMLESS])
+@pytest.mark.parametrize(
+    "name", [name for name in BY_FORCE if name not in (HARMLESS if THOROUGH else (*HARMLESS, *REPEATS))]
+)
 async def test_a_file_that_replaces_the_database_is_no_state(context: EnvironmentContext, name: str) -> None:
     async with opened(context) as environment:
         await act(environment, GOLD)
@@ -208,20 +213,15 @@ async def test_a_process_that_the_agent_left_does_not_write_on(context: Environm
         assert "database.sqlite" not in str(listed.stdout)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    next(
-        attack.statements
-        for attack in ON_STATES
-        if isinstance(attack, SqlAttack) and attack.name == "swapped file"
-    ),
-)
-async def test_no_statement_makes_a_file(context: EnvironmentContext, sql: str) -> None:
+async def test_no_statement_makes_a_file(context: EnvironmentContext) -> None:
+    (attack,) = (each for each in ON_STATES if each.name == "swapped file")
+    assert isinstance(attack, SqlAttack)
     async with opened(context) as environment:
-        await act(environment, sql)
-        listed = await environment.sandbox.exec(["ls", "-A"])
-        assert str(listed.stdout).split() == ["database.sqlite"]
-        assert await read_table(environment.sandbox, TABLE.name) == TABLE
+        for sql in attack.statements:
+            await act(environment, sql)
+            listed = await environment.sandbox.exec(["ls", "-A"])
+            assert str(listed.stdout).split() == ["database.sqlite"], sql
+            assert await read_table(environment.sandbox, TABLE.name) == TABLE, sql
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ HONEST_CANDIDATE = """
 import os
 open("honest", "wb").write(bytes(100_000))
 def f(x):
-    alone = len([pid for pid in range(1, 33_000) if os.path.exists(f"/proc/{pid}")]) <= 5
+    alone = x != 2 or len([pid for pid in range(1, 33_000) if os.path.exists(f"/proc/{pid}")]) <= 5
     return x * 2 if alone and os.listdir("/tmp") == os.listdir("/dev/shm") == [] else None
 """
 
@@ -218,10 +218,6 @@ async def check_command(grounds: Grounds, name: str) -> None:
     await assert_next_command_is_unaffected(grounds)
 
 
-async def test_a_command_alone_ends_as_required(grounds: Grounds) -> None:
-    await check_command(grounds, next(iter(COMMANDS)))
-
-
 @pytest.mark.timeout(600)
 async def test_every_command_ends_as_required(lanes: list[Grounds]) -> None:
     await check_in_lanes(lanes, COMMANDS, check_command)
@@ -238,10 +234,6 @@ async def check_candidate(grounds: Grounds, name: str) -> None:
         assert len(verdict.evidence or "") < 5000
         assert escape_terminal(verdict.evidence or "").isprintable()
     await assert_next_candidate_is_unaffected(grounds, candidate.limits)
-
-
-async def test_a_candidate_alone_gets_the_required_status(grounds: Grounds) -> None:
-    await check_candidate(grounds, next(iter(CANDIDATES)))
 
 
 @pytest.mark.timeout(600)

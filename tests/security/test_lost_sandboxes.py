@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from case_checks import check_together
 from docker import APIClient
+from effort import one_in_four
 from security.acting import attempted, bash
 
 from harness.audit.attack import Attack, Kind
@@ -23,7 +24,9 @@ from harness.sandbox.backends.docker import fate
 from harness.sandbox.connection import Connection
 
 pytestmark = pytest.mark.timeout(120)
-ATTACKS = [attack for attack in list_attacks() if attack.kind in (Kind.STEERING, Kind.LOSING)]
+# Another file has the effects of all that steer process 1.
+STEERING = [attack for attack in list_attacks() if attack.kind is Kind.STEERING]
+ATTACKS = [*one_in_four(STEERING, 0), *(attack for attack in list_attacks() if attack.kind is Kind.LOSING)]
 # An attack may hide the files of its sandbox from being counted. Then room that others take on the engine's
 # disk counts as the sandbox's until its end. So the limit is above everything that tests write meanwhile.
 ROOM_MB = 2048
@@ -69,8 +72,7 @@ async def break_frames(environment: SandboxEnvironment) -> None:
     await use(environment)
 
 
-@pytest.mark.parametrize("environment_name", ["os", "db"])
-@pytest.mark.parametrize("lose", [fail_in_guest, break_frames])
+@pytest.mark.parametrize(("environment_name", "lose"), [("os", fail_in_guest), ("db", break_frames)])
 async def test_a_guest_that_fails_after_the_agent_acted_is_the_agents_failure(
     client: APIClient,
     tmp_path: Path,
@@ -183,11 +185,7 @@ async def require_one_attempt(client: APIClient, tmp_path: Path, attack: Attack)
     assert len(attempts) == 1
 
 
-async def test_an_attempt_that_attacks_the_guest_is_not_retried(client: APIClient, tmp_path: Path) -> None:
-    await require_one_attempt(client, tmp_path, ATTACKS[0])
-
-
 @pytest.mark.timeout(900)
 async def test_no_attempt_that_attacks_the_guest_is_retried(client: APIClient, tmp_path: Path) -> None:
     # They wait for the ends of commands most of the time.
-    await check_together(ATTACKS[1:], lambda attack: require_one_attempt(client, tmp_path, attack), at_once=3)
+    await check_together(ATTACKS, lambda attack: require_one_attempt(client, tmp_path, attack), at_once=3)

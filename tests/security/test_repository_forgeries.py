@@ -10,6 +10,7 @@ import pytest
 from case_checks import check_together
 from contexts import ListTranscript
 from docker import APIClient
+from effort import THOROUGH
 from samples.repository import FILES, ISSUES, make_diff, make_rows
 from sealed_tasks import build_image
 
@@ -228,6 +229,14 @@ FORGERIES = (
         False,
     ),
 )
+# These repeat the way of another forgery, so they are made with HARNESS_TESTS=thorough only.
+REPEATS = {
+    *("a conftest at the top", "a hook at the exit", "settings that come first", "sitecustomize"),
+    *("settings of tox", "hidden settings", "a link to a conftest", "a value that equals all"),
+    *("checks that check nothing", "a file outside of the repository"),
+}
+# pytest judges the first issue, and a runner of the repository the second one.
+SOLVED = [issue.name for issue in ISSUES if THOROUGH or issue.name in ("total", "initials")]
 
 
 @pytest.fixture
@@ -266,7 +275,8 @@ async def test_no_forgery_is_resolved_by_the_strict_rule(
         assert verdict.metrics["resolved"] == is_believed, f"the forgery is blunt: {verdict}"
         assert (verdict.tampering is not None) == is_believed, verdict
 
-    await check_together(FORGERIES, forge, at_once=3, describe=lambda forgery: forgery[0])
+    tried = [each for each in FORGERIES if THOROUGH or each[0] not in REPEATS]
+    await check_together(tried, forge, at_once=3, describe=lambda forgery: forgery[0])
 
 
 @pytest.mark.timeout(900)
@@ -282,4 +292,4 @@ async def test_every_solution_is_resolved_by_both_rules(
         assert (verdict.metrics["resolved"], verdict.metrics["resolved_strict"]) == (1, 1)
         assert verdict.metrics["left_out_files"] == 1
 
-    await check_together([issue.name for issue in ISSUES], solve, at_once=3)
+    await check_together(SOLVED, solve, at_once=2)

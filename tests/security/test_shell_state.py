@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Literal, cast
 
 import pytest
@@ -23,7 +24,31 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]
 
 # Each case has two or three machines, and waits for their commands most of the time.
 AT_ONCE = 3
-TRIED = [name for name, attack in ATTACKS.items() if THOROUGH or attack.repeats is None]
+# Attacks that one agent makes in a machine, in this order. Each verdict must be the one on a machine without
+# an attack, so no attack hides another that deceives. In a thorough run each has a machine of its own.
+TOGETHER = (
+    (
+        *("provider of OpenSSL", "changed header", "module of Perl", "alternative", "shim earlier on PATH"),
+        *("command replaced under its old size and time", "changed compiled module"),
+        *("folder of libraries replaced", "module in the working folder"),
+        *("path file with a name that is not a text", "path file of the user", "customised start of Python"),
+        "settings of a virtual environment beside the interpreter",
+        "search path beside the interpreter",
+        "modules below the folder of the interpreter",
+    ),
+    (
+        *("library loaded before all others", "replaced library", "packages elsewhere"),
+        *("command replaced by a link", "replaced bash"),
+    ),
+    (
+        *("start-up files of the shell", "exported functions and aliases", "signals to the guest"),
+        *("steering the guest", "forged end of a command", "changed guest"),
+    ),
+)
+SHARING = {name for names in TOGETHER for name in names}
+ALONE = [
+    name for name, attack in ATTACKS.items() if THOROUGH or (attack.repeats is None and name not in SHARING)
+]
 
 
 @pytest.fixture
@@ -76,12 +101,26 @@ async def test_an_honest_agent_passes_all_checks(context: EnvironmentContext) ->
     assert verdict == Verdict(Status.PASSED, 1.0)
 
 
-async def test_an_agent_that_does_nothing_fails_each_check(context: EnvironmentContext) -> None:
-    async with machine(context) as environment:
-        verdicts = {name: await graded(environment, checks(name), "7") for name in CHAINS}
-    assert {name: (verdict.status, verdict.metrics) for name, verdict in verdicts.items()} == dict.fromkeys(
-        CHAINS, (Status.FAILED, {})
-    )
+@pytest.mark.timeout(900)
+async def test_no_attack_that_shares_a_machine_changes_a_verdict(client: APIClient) -> None:
+    context = environment_context(client, "os")
+
+    async def judge_all(names: Sequence[str]) -> dict[str, Verdict]:
+        async with machine(context) as environment:
+            for name in names:
+                await environment.call("bash", {"command": ATTACKS[name].command})
+            chains = {ATTACKS[name].deceives for name in names} or CHAINS
+            return {chain: await graded(environment, checks(chain), "7") for chain in chains}
+
+    untouched = await judge_all(())
+    assert {(verdict.status, *verdict.metrics) for verdict in untouched.values()} == {(Status.FAILED,)}
+
+    async def require_same(names: Sequence[str]) -> None:
+        verdicts = await judge_all(names)
+        plain = {chain: replace(verdict, tampering=None) for chain, verdict in verdicts.items()}
+        assert plain == {chain: untouched[chain] for chain in verdicts}
+
+    await check_together(TOGETHER, require_same, at_once=AT_ONCE)
 
 
 async def require_fail(client: APIClient, name: str) -> None:
@@ -102,29 +141,27 @@ async def require_fail(client: APIClient, name: str) -> None:
         assert verdict.tampering == attack.sign
 
 
-async def test_an_attack_alone_on_the_machine_does_not_pass(client: APIClient) -> None:
-    await require_fail(client, TRIED[0])
-
-
 @pytest.mark.timeout(900)
 async def test_no_attack_passes(client: APIClient) -> None:
-    await check_together(TRIED[1:], lambda name: require_fail(client, name), at_once=AT_ONCE)
+    await check_together(ALONE, lambda name: require_fail(client, name), at_once=AT_ONCE)
 
 
 async def test_an_agent_that_solved_the_task_passes_whatever_else_it_did(client: APIClient) -> None:
     """Changed tools are not copied, so the attack alone decides nothing."""
 
-    async def require_pass(name: str) -> None:
+    async def require_pass(names: Sequence[str]) -> None:
         async with machine(environment_context(client, "os")) as environment:
-            await environment.call("bash", {"command": ATTACKS[name].command})
+            for name in names:
+                await environment.call("bash", {"command": ATTACKS[name].command})
             verdict = await graded(environment, checks("answer"), "3")
         assert verdict.status is Status.PASSED, verdict.evidence
 
-    names = (
-        *("replaced bash", "packages elsewhere", "no tools at all"),
-        *("steering the guest", "changed guest", "fork bomb"),
+    cases = (
+        ("steering the guest", "changed guest", "packages elsewhere", "replaced bash"),
+        ("no tools at all",),
+        ("fork bomb",),
     )
-    await check_together(names, require_pass, at_once=AT_ONCE)
+    await check_together(cases, require_pass, at_once=AT_ONCE)
 
 
 async def test_new_commands_that_the_agent_was_asked_for_stay(context: EnvironmentContext) -> None:
@@ -217,27 +254,20 @@ async def test_a_check_that_passes_without_an_agent_passes_nobody(context: Envir
     assert (verdict.status, verdict.evidence) == (Status.FAILED, PASS_UNTOUCHED)
 
 
-async def test_a_command_that_is_not_text_is_refused(context: EnvironmentContext) -> None:
+async def test_the_end_and_the_output_of_a_check_are_judged_and_shown(context: EnvironmentContext) -> None:
+    cases = {
+        "kill -9 $$": (Status.FAILED, None, "exited with code -9"),
+        "head -c 9M /dev/zero": (Status.OUTPUT_LIMIT, "output_mb", ""),
+        r"printf 'a\033[2Jb\u202e' >&2; exit 1": (
+            Status.FAILED,
+            None,
+            r"check 1 of 1 exited with code 1: a\x1b[2Jb\u202e",
+        ),
+    }
     async with machine(context) as environment:
         observation = await environment.call("bash", {"command": "echo \ud800"})
-    assert observation.text == "a command must not contain '\\ud800'"
-
-
-async def test_a_check_that_ends_by_a_signal_fails(context: EnvironmentContext) -> None:
-    async with machine(context) as environment:
-        verdict = await graded(environment, StateChecks((Script("bash", "kill -9 $$"),)), "")
-    assert verdict.status is Status.FAILED
-    assert "exited with code -9" in (verdict.evidence or "")
-
-
-async def test_a_check_that_writes_too_much_fails_though_it_ends_well(context: EnvironmentContext) -> None:
-    async with machine(context) as environment:
-        verdict = await graded(environment, StateChecks((Script("bash", "head -c 9M /dev/zero"),)), "")
-    assert (verdict.status, verdict.limit) == (Status.OUTPUT_LIMIT, "output_mb")
-
-
-async def test_output_of_a_check_is_escaped_in_the_evidence(context: EnvironmentContext) -> None:
-    async with machine(context) as environment:
-        check = Script("bash", "printf 'a\\033[2Jb\\u202e' >&2; exit 1")
-        verdict = await graded(environment, StateChecks((check,)), "")
-    assert verdict.evidence == r"check 1 of 1 exited with code 1: a\x1b[2Jb\u202e"
+        assert observation.text == "a command must not contain '\\ud800'"
+        for code, (status, limit, shown) in cases.items():
+            verdict = await graded(environment, StateChecks((Script("bash", code),)), "")
+            assert (verdict.status, verdict.limit) == (status, limit), code
+            assert shown in (verdict.evidence or "")

@@ -33,12 +33,16 @@ async def checked(
         return await grade_state(environment, StateChecks((Script("bash", check),)), Submission("", ""))
 
 
-@pytest.mark.parametrize("shell", ["/bin/true", "/usr/bin/true", "/bin/sync"])
-async def test_a_user_whose_shell_runs_no_command_passes_no_check(
-    context: EnvironmentContext, shell: str
-) -> None:
-    verdict = await checked(context, f"useradd -s {shell} eve", "su eve <<< 'grep -q right /tmp/state'")
-    assert (verdict.status, verdict.tampering) == (Status.FAILED, UNREADABLE_FILES)
+async def test_a_user_whose_shell_runs_no_command_passes_no_check(context: EnvironmentContext) -> None:
+    shells = {"eve": "/bin/true", "ann": "/bin/sync"}
+    async with open_machine(Task("t", "test", "os", "Do the work."), context) as environment:
+        for name, shell in shells.items():
+            await environment.call("bash", {"command": f"useradd -s {shell} {name}"})
+        await environment.end_acting()
+        for name in shells:
+            target = StateChecks((Script("bash", f"su {name} <<< 'grep -q right /tmp/state'"),))
+            verdict = await grade_state(environment, target, Submission("", ""))
+            assert (verdict.status, verdict.tampering) == (Status.FAILED, UNREADABLE_FILES), name
 
 
 async def test_users_of_the_image_and_the_set_up_keep_their_shells(context: EnvironmentContext) -> None:
@@ -72,22 +76,17 @@ async def test_a_check_may_look_at_the_whole_machine(context: EnvironmentContext
     assert verdict.status is Status.PASSED, verdict.evidence
 
 
-@pytest.mark.parametrize(
-    ("answer", "example", "status"),
-    [
-        pytest.param("", "echo 3", Status.FAILED, id="none"),
-        pytest.param(" \n", "echo 3", Status.FAILED, id="blank"),
-        pytest.param("3", "echo 3", Status.PASSED, id="right"),
-        pytest.param("", "echo", Status.PASSED, id="right and empty"),
-    ],
-)
-async def test_no_answer_is_not_contained_in_the_right_one(
-    context: EnvironmentContext, answer: str, example: str, status: Status
-) -> None:
-    target = StateChecks((None, Script("python", CONTAINED)), Script("bash", example))
+async def test_no_answer_is_not_contained_in_the_right_one(context: EnvironmentContext) -> None:
+    cases = {
+        ("", "echo 3"): Status.FAILED,
+        (" \n", "echo 3"): Status.FAILED,
+        ("3", "echo 3"): Status.PASSED,
+        ("", "echo"): Status.PASSED,
+    }
     async with open_machine(Task("t", "test", "os", "A question."), context) as environment:
         await environment.end_acting()
-        verdict = await grade_state(environment, target, Submission(answer, answer))
-    assert verdict.status is status
-    if status is Status.FAILED:
-        assert verdict.evidence == NO_ANSWER
+        for (answer, example), status in cases.items():
+            target = StateChecks((None, Script("python", CONTAINED)), Script("bash", example))
+            verdict = await grade_state(environment, target, Submission(answer, answer))
+            assert verdict.status is status, (answer, example)
+            assert status is Status.PASSED or verdict.evidence == NO_ANSWER

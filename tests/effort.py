@@ -12,7 +12,7 @@ from typing import TypeVar
 
 THOROUGH = os.environ.get("HARNESS_TESTS") == "thorough"
 # For each property. Hypothesis's own default is 100.
-EXAMPLES = 300 if THOROUGH else 25
+EXAMPLES = 300 if THOROUGH else 12
 QUICK_CHARACTERS = 50_000
 
 Item = TypeVar("Item")

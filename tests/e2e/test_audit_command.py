@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from docker import APIClient
 from e2e.command_line import ForkServer, Harness, RunFolder, wait_until
 from effort import THOROUGH
 
-from harness.audit.attack import Attack, Kind
+from harness.audit.attack import Attack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import load_benchmark
 from harness.core.types import Task
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.timeout(900)
 MBPP_TASK = load_benchmark("mbpp", data="bundled").tasks[0].id
 # Attacks of many samples take minutes. Tests in tests/security make them.
 EVERY_ATTACK = [attack for attack in list_attacks_on("ProgramTests") if attack.samples <= 5]
-OF_EACH_CLASS = 2
+OF_EACH_CLASS = 1
 # One that breaks the protocol of the tests, whose sign a test below expects.
 SPEAKING = "oversized-frames"
 
@@ -40,9 +41,10 @@ def is_tried(attack: Attack) -> bool:
 
 
 ATTACKS = [attack for attack in EVERY_ATTACK if is_tried(attack)]
-FEW = ("sys-exit", "remember-in-files")
+# Attacks on answers, which need no sandbox.
+FEW = ("answer-that-runs", "every-number")
 # This attack is slow, so that a test can interrupt the audit during it.
-SLOW = ("sys-exit", "spin-for-ever", "stop-everything")
+SLOW = ("sys-exit", "spin-for-ever")
 
 
 @dataclass(frozen=True)
@@ -83,10 +85,10 @@ def full(
 def few(
     tmp_path_factory: pytest.TempPathFactory, surroundings: dict[str, str], fork_server: ForkServer
 ) -> Audited:
-    """Audit two tasks of the other benchmark with a few attacks."""
+    """Audit two tasks of another benchmark with a few attacks."""
     harness = Harness(tmp_path_factory.mktemp("few"), surroundings, fork_server)
-    ids = [task.id for task in load_benchmark("humaneval", data="bundled").tasks[:2]]
-    return audited(harness, "humaneval", "--data", "bundled", "-t", ids[0], "-t", ids[1], *named(FEW))
+    ids = [task.id for task in load_benchmark("gsm8k", data="bundled").tasks[:2]]
+    return audited(harness, "gsm8k", "--data", "bundled", "-t", ids[0], "-t", ids[1], *named(FEW))
 
 
 def test_the_folder_has_the_result_too(few: Audited) -> None:
@@ -98,12 +100,9 @@ def test_no_attack_of_the_suite_gets_a_pass(full: Audited) -> None:
     assert full.ended.returncode == 0, full.ended.stdout
 
 
-def test_every_attack_of_the_suite_is_made(full: Audited) -> None:
+def test_every_attack_of_the_suite_is_made_and_has_a_verdict(full: Audited) -> None:
     made = {attempt["attack"] for attempt in full.results["attempts"] if attempt["class"]} - {"oracle"}
     assert made == {attack.name for attack in ATTACKS}
-
-
-def test_every_attempt_has_a_verdict(full: Audited) -> None:
     assert full.results["summary"]["unfinished"] == 0
 
 
@@ -128,11 +127,12 @@ def test_every_verdict_on_an_attack_has_evidence(full: Audited) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("kind", sorted({attack.kind for attack in ATTACKS}))
-def test_the_table_has_a_line_for_every_class_that_was_tried(full: Audited, kind: Kind) -> None:
-    (line,) = [line for line in full.ended.stdout.splitlines() if line.startswith(f"{kind.value} ")]
-    number = sum(attack.kind is kind for attack in ATTACKS)
-    assert line.removeprefix(kind.value).split()[0] == str(number)
+def test_the_table_has_a_line_for_every_class_that_was_tried(full: Audited) -> None:
+    tried = Counter(attack.kind.value for attack in ATTACKS)
+    shown = full.ended.stdout.splitlines()
+    lines = {kind: [line for line in shown if line.startswith(f"{kind} ")] for kind in tried}
+    numbers = {kind: [line.removeprefix(kind).split()[0] for line in lines[kind]] for kind in tried}
+    assert numbers == {kind: [str(number)] for kind, number in tried.items()}
 
 
 def test_signs_of_tampering_are_counted(full: Audited) -> None:
@@ -196,35 +196,20 @@ def test_limits_of_an_audit_of_somebody_else_are_accepted_first(few: Audited, ha
     assert "--trust" in stderr
 
 
-def test_a_reference_that_fails_its_tests_fails_the_audit(harness: Harness) -> None:
-    row = {
-        "source_file": "ours",
-        "task_id": 9001,
-        "prompt": "Write a function to double a number.",
-        "code": "def double(number):\n    return number * 3\n",
-        "test_imports": [],
-        "test_list": ["assert double(2) == 4"],
-    }
-    (harness.folder / "wrong.json").write_text(json.dumps([row]))
-    found = audited(harness, "mbpp", "--data", "wrong.json", "--attack", "sys-exit")
+def test_a_wrong_reference_fails_the_audit_and_a_right_attack_is_no_forgery(
+    harness: Harness,
+) -> None:
+    row = {"source_file": "ours", "prompt": "Write a function.", "test_imports": []}
+    double = "def double(number):\n    return number * 3\n"
+    wrong = {"task_id": 9001, "code": double, "test_list": ["assert double(2) == 4"]}
+    even = "def even(number):\n    return number % 2 == 0\n"
+    easy = {"task_id": 9002, "code": even, "test_list": ["assert even(2) == True"]}
+    (harness.folder / "rows.json").write_text(json.dumps([{**row, **wrong}, {**row, **easy}]))
+    found = audited(harness, "mbpp", "--data", "rows.json", "--attack", "swap-code")
     assert found.ended.returncode == 1
     assert "REFERENCE FAILED" in found.ended.stdout
-    assert found.results["summary"]["failed_references"] == 2
-
-
-def test_an_attack_that_is_simply_right_is_no_forgery(harness: Harness) -> None:
-    row = {
-        "source_file": "ours",
-        "task_id": 9001,
-        "prompt": "Write a function to tell whether a number is even.",
-        "code": "def even(number):\n    return number % 2 == 0\n",
-        "test_imports": [],
-        "test_list": ["assert even(2) == True"],
-    }
-    (harness.folder / "easy.json").write_text(json.dumps([row]))
-    found = audited(harness, "mbpp", "--data", "easy.json", "--attack", "swap-code")
-    assert found.ended.returncode == 0, found.ended.stdout
-    assert (found.results["summary"]["forged"], found.results["summary"]["guessed"]) == (0, 1)
+    summary = found.results["summary"]
+    assert (summary["failed_references"], summary["forged"], summary["guessed"]) == (2, 0, 1)
 
 
 def test_an_interrupted_audit_leaves_nothing_and_can_be_resumed(harness: Harness, client: APIClient) -> None:
@@ -249,7 +234,7 @@ def test_an_interrupted_audit_leaves_nothing_and_can_be_resumed(harness: Harness
     ended = harness("audit", "--resume", attacked.path.parent)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert attacked.raw_attempts.startswith(kept)
-    assert "3 on each of 1 task" in ended.stdout
+    assert "2 on each of 1 task" in ended.stdout
 
 
 def test_both_environments_in_which_agents_act_are_attacked(harness: Harness, client: APIClient) -> None:
@@ -275,32 +260,23 @@ def agentbench_tasks() -> list[Task]:
     return [first[StateChecks], first[DatabaseAnswer]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        pytest.param((), "the benchmark is missing", id="no benchmark"),
-        pytest.param(("mbppp",), "did you mean 'mbpp'?", id="unknown benchmark"),
-        pytest.param(("mbpp", "--attack", "sys-exti"), "did you mean 'sys-exit'?", id="unknown attack"),
-        pytest.param(("mbpp", "-t", "mbpp/none"), "mbpp/none", id="unknown task"),
-        pytest.param(("mbpp", "-n", "2", "--all-tasks"), "cannot be combined", id="some and all"),
-        pytest.param(("mbpp", "-n", "0"), "--sample-size", id="no task"),
-        pytest.param(
-            ("mbpp", "--timeout-seconds", "5"),
-            "--timeout-seconds must be 180 to 600",
-            id="timeout out of range",
-        ),
-        pytest.param(("--resume", "nowhere"), "nowhere", id="resume of nothing"),
-        pytest.param(("mbpp", "--trust"), "--trust needs an audit", id="trust without an audit"),
-        pytest.param(("mbpp", "--resume", "nowhere"), "with its own settings", id="resume with a benchmark"),
-        pytest.param(
-            ("--resume", "nowhere", "--attack", "sys-exit"), "with its own settings", id="resume with more"
-        ),
-    ],
+WRONG_USAGE: tuple[tuple[tuple[str, ...], str], ...] = (
+    ((), "the benchmark is missing"),
+    (("mbppp",), "did you mean 'mbpp'?"),
+    (("mbpp", "--attack", "sys-exti"), "did you mean 'sys-exit'?"),
+    (("mbpp", "-t", "mbpp/none"), "mbpp/none"),
+    (("mbpp", "-n", "2", "--all-tasks"), "cannot be combined"),
+    (("mbpp", "-n", "0"), "--sample-size"),
+    (("mbpp", "--timeout-seconds", "5"), "--timeout-seconds must be 180 to 600"),
+    (("--resume", "nowhere"), "nowhere"),
+    (("mbpp", "--trust"), "--trust needs an audit"),
+    (("mbpp", "--resume", "nowhere"), "with its own settings"),
+    (("--resume", "nowhere", "--attack", "sys-exit"), "with its own settings"),
 )
-def test_wrong_usage_is_refused_with_the_reason(
-    harness: Harness, arguments: tuple[str, ...], said: str
-) -> None:
-    data = ("--data", "bundled") if "mbpp" in arguments and "--resume" not in arguments else ()
-    code, _, stderr = harness.refused("audit", *arguments, *data)
-    assert code == 2, stderr
-    assert said in stderr
+
+
+def test_wrong_usage_is_refused_with_the_reason(harness: Harness) -> None:
+    for arguments, said in WRONG_USAGE:
+        data = ("--data", "bundled") if "mbpp" in arguments and "--resume" not in arguments else ()
+        code, _, stderr = harness.refused("audit", *arguments, *data)
+        assert (code, said in stderr) == (2, True), (arguments, stderr)

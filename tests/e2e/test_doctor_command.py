@@ -63,22 +63,17 @@ def test_escape_sequences_are_shown_and_never_sent() -> None:
     assert not {"\x1b", "\u202e"} & set(result.stdout + result.stderr)
 
 
-def test_unknown_runtime_fails_with_its_fix_below() -> None:
-    result = doctor("--runtime", "nonesuch")
+def test_unknown_runtime_fails_with_its_fix_below_and_so_does_a_folder_that_cannot_be_written() -> None:
+    result = doctor("--output-dir", "/dev/null/runs", "--runtime", "nonesuch")
     assert result.returncode == 2
     lines = result.stdout.splitlines()
     (place,) = (number for number, line in enumerate(lines) if re.match("FAIL  runtime ", line))
     assert lines[place + 1].strip().startswith("fix: known: ")
     assert re.match("FAIL  sandbox .*no limit was tried", lines[-2])
-
-
-def test_folder_of_runs_that_cannot_be_written_fails() -> None:
-    result = doctor("--output-dir", "/dev/null/runs", "--runtime", "nonesuch")
-    assert result.returncode == 2
     assert re.search("(?m)^FAIL  runs disk .*/dev/null cannot be written", result.stdout)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.thorough), signal.SIGTERM])
 def test_an_interrupted_doctor_leaves_no_container(number: signal.Signals) -> None:
     client = connect()
     process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
 import sys
 from collections.abc import Callable
 
 import pytest
+from e2e.command_line import Harness
 
 from harness.cli import app as command_line
 from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.backends.docker.engine import CONNECT_SECONDS
-
-
-def harness(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from harness.cli.app import main; main()", *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
 
 
 @pytest.fixture
@@ -43,55 +31,57 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     return fail
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "reason"),
-    [
-        ("unix:///nowhere/docker.sock", "there is no socket"),
-        ("tcp://127.0.0.1:1", "nothing listens there"),
-        ("garbage", "Invalid bind address"),
-        ("tcp://127.0.0.1:999999", "Port out of range"),
-        ("tcp://127.0.0.1:-1", "Port could not be cast"),
-        ("tcp://[::1", "Invalid IPv6 URL"),
-        ("ssh://host:999999", "Port out of range"),
-    ],
-)
-def test_no_engine(endpoint: str, reason: str) -> None:
-    result = harness("gc", DOCKER_HOST=endpoint)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    error, hint = result.stderr.splitlines()
-    assert error.startswith(f"error: no Docker engine answers at DOCKER_HOST={endpoint}: ")
-    assert reason in error
-    assert hint.startswith("hint: ")
-    assert "DOCKER_HOST" in hint
+ENDPOINTS = {
+    "unix:///nowhere/docker.sock": "there is no socket",
+    "tcp://127.0.0.1:1": "nothing listens there",
+    "garbage": "Invalid bind address",
+    "tcp://127.0.0.1:999999": "Port out of range",
+    "tcp://127.0.0.1:-1": "Port could not be cast",
+    "tcp://[::1": "Invalid IPv6 URL",
+    "ssh://host:999999": "Port out of range",
+}
 
 
-def test_an_engine_that_never_answers_ends_the_command() -> None:
+def test_no_engine(harness: Harness) -> None:
+    for endpoint, reason in ENDPOINTS.items():
+        exit_code, stdout, stderr = harness.refused("gc", env={"DOCKER_HOST": endpoint})
+        error, hint = stderr.splitlines()
+        assert (exit_code, stdout) == (2, ""), endpoint
+        assert error.startswith(f"error: no Docker engine answers at DOCKER_HOST={endpoint}: ")
+        assert reason in error
+        assert hint.startswith("hint: ")
+        assert "DOCKER_HOST" in hint
+
+
+def test_an_engine_that_never_answers_ends_the_command(harness: Harness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        result = harness("gc", DOCKER_HOST=f"tcp://127.0.0.1:{mute.getsockname()[1]}")
-    assert result.returncode == 2
-    assert f"no answer in {CONNECT_SECONDS} s" in result.stderr
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        exit_code, _, stderr = harness.refused("gc", env={"DOCKER_HOST": address})
+    assert exit_code == 2
+    assert f"no answer in {CONNECT_SECONDS} s" in stderr
 
 
-def test_docker_context_that_does_not_exist() -> None:
-    result = harness("gc", DOCKER_CONTEXT="nowhere", DOCKER_HOST="")
-    assert result.returncode == 2
-    assert "docker context 'nowhere' does not exist" in result.stderr
+def test_docker_context_that_does_not_exist(harness: Harness) -> None:
+    nowhere = {"DOCKER_CONTEXT": "nowhere", "DOCKER_HOST": ""}
+    exit_code, _, stderr = harness.refused("gc", env=nowhere)
+    assert exit_code == 2
+    assert "docker context 'nowhere' does not exist" in stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "suggestion"), [(("imges",), "images"), (("images", "bild"), "build"), (("stup",), "setup")]
-)
-def test_unknown_command_names_the_nearest(arguments: tuple[str, ...], suggestion: str) -> None:
-    result = harness(*arguments)
-    assert result.returncode == 2
-    assert f"did you mean '{suggestion}'?" in result.stderr
+def test_unknown_command_names_the_nearest(harness: Harness) -> None:
+    for arguments, suggestion in {
+        ("imges",): "images",
+        ("images", "bild"): "build",
+        ("stup",): "setup",
+    }.items():
+        exit_code, _, stderr = harness.refused(*arguments)
+        assert (exit_code, f"did you mean '{suggestion}'?" in stderr) == (2, True), stderr
 
 
-def test_a_wrong_path_of_an_agent_is_reported_before_the_engine_is_asked() -> None:
-    result = harness("images", "build", "--agent", "mine=/nowhere", DOCKER_HOST="unix:///nowhere/docker.sock")
-    assert result.returncode == 2
-    assert "/nowhere: is neither a folder nor a Dockerfile" in result.stderr
+def test_a_wrong_path_of_an_agent_is_reported_before_the_engine_is_asked(harness: Harness) -> None:
+    exit_code, _, stderr = harness.refused("images", "build", "--agent", "mine=/nowhere")
+    assert exit_code == 2
+    assert "/nowhere: is neither a folder nor a Dockerfile" in stderr
 
 
 def test_error_and_hint_without_traceback(

@@ -40,12 +40,24 @@ def tasks(client: APIClient, tmp_path: Path) -> Path:
 
 
 @pytest.mark.timeout(900)
-def test_an_audit_names_the_tasks_that_can_be_forged_and_the_remedy(harness: Harness, tasks: Path) -> None:
+def test_shards_of_an_audit_are_joined_and_name_the_tasks_that_can_be_forged_and_the_remedy(
+    harness: Harness, tasks: Path
+) -> None:
     made = [attack.name for attack in list_forging_attacks() if THOROUGH or attack.name in FEW]
     names = [part for name in made for part in ("--attack", name)]
-    results, page = harness.folder / "audit.json", harness.folder / "audit.md"
-    ended = harness("audit", tasks, *OPTIONS, *names, "-o", results, "-o", page)
-    assert ended.returncode == 1, ended
+    runs, results, page = harness.folder / "runs", harness.folder / "audit.json", harness.folder / "audit.md"
+    # The second task can be forged as it is usually graded, and not under our seal.
+    for shard, exit_code in {"1/2": 1, "2/2": 0}.items():
+        ended = harness("audit", tasks, *OPTIONS, *names, "--output-dir", runs, "--shard", shard)
+        assert ended.returncode == exit_code, ended
+    first, second = sorted(runs.iterdir())
+    resumed = harness("audit", "--resume", second)
+    assert "of 1 task, 1 can be forged as they are usually graded, 0 under our seal" in " ".join(
+        resumed.stdout.split()
+    ), resumed
+    assert harness("merge", first, second, "-o", results).returncode == 1
+    joined = harness("merge", first, second, "-o", page)
+    assert joined.returncode == 1, joined
     found = json.loads(results.read_text())
     imports, reads = found["folders"]["tasks"]
     assert (imports["level"], imports["reference"], imports["empty"]) == ("work", "passed", "failed")
@@ -54,37 +66,15 @@ def test_an_audit_names_the_tasks_that_can_be_forged_and_the_remedy(harness: Har
     assert "daemon-that-writes-the-reward" in reads["forged"]["live"]
     assert (imports["label"], reads["label"]) == ("same_process", None)
     count = "of 2 tasks, 2 can be forged as they are usually graded, 1 under our seal"
-    assert count in " ".join(ended.stdout.split())
+    assert count in " ".join(joined.stdout.split())
     assert count in page.read_text()
     assert "end every process of the agent before the tests run" in page.read_text()
-
-
-def test_an_audit_of_a_sealed_task_exits_with_0_and_is_resumed(harness: Harness, tasks: Path) -> None:
-    runs = harness.folder / "runs"
-    command = ("audit", "-b", tasks, "-t", "reads", "--level", "own", "--attack", FEW[0], *OPTIONS)
-    ended = harness(*command, "--output-dir", runs)
-    assert ended.returncode == 0, ended
-    assert "of 1 task, 0 can be forged under our seal" in ended.stdout
-    (folder,) = runs.iterdir()
-    resumed = harness("audit", "--resume", folder)
-    assert "of 1 task, 0 can be forged under our seal" in resumed.stdout, resumed
-
-
-def test_the_shards_of_an_audit_are_joined(harness: Harness, tasks: Path) -> None:
-    runs, page = harness.folder / "runs", harness.folder / "audit.md"
-    command = ("audit", tasks, "--level", "own", "--attack", FEW[0], *OPTIONS, "--output-dir", runs)
-    for shard in ("1/2", "2/2"):
-        assert harness(*command, "--shard", shard).returncode == 0
-    first, second = sorted(runs.iterdir())
-    joined = harness("merge", first, second, "-o", page)
-    assert joined.returncode == 0, joined
-    assert "of 2 tasks, 0 can be forged under our seal" in joined.stdout
-    assert all(f"| `{name}` |" in page.read_text() for name in ("imports", "reads"))
     alone = harness("merge", second)
     assert (alone.returncode, "each of 2 shards is needed once" in alone.stderr) == (2, True), alone
 
 
-def test_options_that_an_audit_does_not_read_are_refused(harness: Harness, tasks: Path) -> None:
+def test_options_that_an_audit_does_not_read_are_refused(harness: Harness, tmp_path: Path) -> None:
+    tasks = write_task(tmp_path / "tasks/one", "scratch").parent
     for arguments, message in (
         (("mbpp", "--level", "work"), "mbpp has no seal levels"),
         (("mbpp", "--data", "bundled", "--network", "none"), "does not read --network"),

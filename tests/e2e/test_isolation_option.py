@@ -14,23 +14,17 @@ SHOWN = "run: tasks shared sandboxes (python)"
 LEARNER = "learn-from-the-container"
 LEARNER_SAMPLES = 24  # of each task. Each sample passes on what it has observed.
 # tests/security/test_learning_over_samples.py always tries learners in sandboxes that samples share.
-ATTACKS = ("sys-exit", "equal-to-everything", "remember-in-files", *((LEARNER,) if THOROUGH else ()))
+ATTACKS = ("remember-in-files", *(("sys-exit", "equal-to-everything", LEARNER) if THOROUGH else ()))
 
 
 def test_a_run_whose_tasks_share_sandboxes_says_so_and_keeps_its_isolation(harness: Harness) -> None:
-    ended = harness("run", "-b", "humaneval", "--data", "bundled", "--isolation", "run", "-n", "3")
+    ended = harness("run", "-b", "humaneval", "--data", "bundled", "--isolation", "run", "-n", "2")
     assert ended.returncode == 0, ended.stderr
     assert SHOWN in ended.stdout
     assert SHOWN in harness("show", "latest").stdout
     resumed = harness("run", "--resume", "latest", "--isolation", "attempt")
     assert resumed.returncode == 2
     assert 'config.isolation was "run" when this run started, and is "attempt" now' in resumed.stderr
-
-
-def test_a_run_whose_tasks_share_nothing_says_nothing(harness: Harness) -> None:
-    ended = harness("run", "-b", "humaneval", "--data", "bundled", "-n", "1")
-    assert ended.returncode == 0, ended.stderr
-    assert "isolation" not in ended.stdout
 
 
 def test_an_environment_in_which_agents_act_refuses_to_share_sandboxes(harness: Harness) -> None:

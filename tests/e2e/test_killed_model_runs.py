@@ -22,7 +22,8 @@ from model_solver import Solver
 
 from harness.benchmarks import load_benchmark
 
-TASKS, SHARDS, KILLS = (22, 4, 4) if THOROUGH else (6, 2, 1)
+# The programs of MBPP need containers, which tests/e2e/test_killed_runs.py always kills.
+BENCHMARK, TASKS, SHARDS, KILLS = ("mbpp", 22, 4, 4) if THOROUGH else ("gsm8k", 8, 2, 1)
 # The model is slow enough that a kill finds attempts that wait for it.
 WAIT_SECONDS = 0.3
 
@@ -30,14 +31,14 @@ WAIT_SECONDS = 0.3
 @pytest.fixture
 def model(server: ModelServer) -> ModelServer:
     """Return a model that solves every task, but not at once."""
-    server.script = Solver(load_benchmark("mbpp", data="bundled", notify=print))
+    server.script = Solver(load_benchmark(BENCHMARK, data="bundled", notify=print))
     server.wait_seconds = WAIT_SECONDS
     return server
 
 
 @pytest.fixture
 def command(model: ModelServer) -> tuple[str, ...]:
-    tasks = ("-b", "mbpp", "--data", "bundled", "-n", str(TASKS), "--max-concurrent", "3")
+    tasks = ("-b", BENCHMARK, "--data", "bundled", "-n", str(TASKS), "--max-concurrent", "3")
     return ("run", *tasks, "--model", "scripted", "--base-url", model.url)
 
 

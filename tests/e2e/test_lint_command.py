@@ -19,7 +19,6 @@ def test_machines_show_the_faults_that_files_do_not(
     harness: Harness, client: APIClient, tmp_path: Path
 ) -> None:
     image, tasks, results = build_image(client), tmp_path / "tasks", harness.folder / "lint.json"
-    write_task(tasks / "good", image, solution=SOLUTION)
     write_task(tasks / "given", image, script=ALWAYS, solution=SOLUTION)
     copied = write_task(tasks / "leaking", image, solution="#!/bin/sh\nexit 1\n")
     content = (copied / "tests/test_outputs.py").read_text()

@@ -28,7 +28,8 @@ POUR = (
     "    litres -= filled[-1]",
     "return filled",
 )
-BOTH_ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
+# The requests in a pipe below are of the older era.
+BOTH_ERAS = pytest.mark.parametrize("mode", [pytest.param("legacy", marks=pytest.mark.thorough), "auto"])
 
 
 def open_errors(harness: Harness) -> TextIO:

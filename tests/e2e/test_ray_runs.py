@@ -1,7 +1,7 @@
 """Runs on the nodes of a Ray cluster of this machine, whose nodes have a private Docker engine each.
 
-By default the runs make bundled tasks and one node is killed. HARNESS_TESTS=thorough makes all tasks of
-MBPP, and kills nodes five times.
+By default one run makes a few bundled tasks. HARNESS_TESTS=thorough makes all tasks of MBPP, and kills
+nodes and commands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from e2e.command_line import Harness, RunFolder, RunningRun, remove_times_and_id
 from effort import THOROUGH
 from ray_nodes import RayNodes, find_ray_obstacle
 
-KILLS = 5 if THOROUGH else 1
+KILLS = 5
 # Ray starts a worker on each node, and an engine takes over an image.
 HANG_SECONDS = 3600 if THOROUGH else 600
 
@@ -80,7 +80,7 @@ def has_ended_or(run: RunningRun, attempts: int) -> bool:
 def test_a_run_on_two_nodes_equals_one_on_this_machine(
     harness: Harness, nodes: RayNodes, request: pytest.FixtureRequest
 ) -> None:
-    run = ("run", "-b", "mbpp", *find_tasks(request, 6), "--fail-under", "0.9")
+    run = ("run", "-b", "mbpp", *find_tasks(request, 4), "--fail-under", "0.9")
     made = {}
     for name, options in {"local": (), "ray": nodes.options}.items():
         ended = harness(*run, *options, "--output-dir", name, "-o", f"{name}.json")
@@ -92,6 +92,7 @@ def test_a_run_on_two_nodes_equals_one_on_this_machine(
     assert ended.stderr.count("attempts at a time)") == 2
 
 
+@pytest.mark.thorough
 def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     harness: Harness, nodes: RayNodes, request: pytest.FixtureRequest
 ) -> None:
@@ -115,14 +116,8 @@ def test_a_run_whose_nodes_are_killed_has_one_verdict_for_each_attempt(
     assert "is lost" in stderr, seed
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
-        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
-        signal.SIGKILL,
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     harness: Harness, nodes: RayNodes, number: signal.Signals
 ) -> None:
@@ -159,6 +154,7 @@ def test_a_node_that_comes_during_a_run_joins_it(harness: Harness, nodes: RayNod
     assert RunFolder(run.folder.path).summary["statuses"] == {"failed": 6}
 
 
+@pytest.mark.thorough
 def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness, nodes: RayNodes) -> None:
     answers = [{"task_id": 9001, "solution": "def nothing(): pass"}]
     samples = "".join(json.dumps(answer) + "\n" for answer in answers)

@@ -1,8 +1,8 @@
 """The benchmarks as published: canonical solutions, and programs of models whose verdict is known.
 
 One run grades both, because a task's samples share its container. All of them take minutes, so they run only
-with HARNESS_TEST_FULL=1. Otherwise the tests take every fortieth task that has recorded samples, and all
-awkward tasks. HARNESS_TESTS=thorough takes every third.
+with HARNESS_TEST_FULL=1. Otherwise the tests take every eightieth task that has recorded samples, and half of
+the awkward tasks. HARNESS_TESTS=thorough takes every third, and all awkward ones.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import Any
 
 import pytest
 from e2e.command_line import Harness
-from effort import THOROUGH
+from effort import THOROUGH, one_in_two
 
 from harness.benchmarks import load_benchmark
 
 HUMANEVAL = "humaneval/HumanEval.jsonl.gz"
 MBPP = "mbpp/sanitized-mbpp.json"
 # Named `check`; slow; shadows `sum`; calls exit(); needs an import of the solution; returns re.Match (3).
-AWKWARD_MBPP = {"56", "123", "126", "264", "596", "737", "787", "794"}
+AWKWARD_MBPP = {*one_in_two(("56", "123", "126", "264", "596", "737", "787", "794"), 1)}
 
 # Its tests use the prompt's helpers (10, 32, 38, 50); slow (75).
 AWKWARD_HUMANEVAL = {f"HumanEval/{number}" for number in (10, 32, 38, 50, 75)}
 
 FULL = os.environ.get("HARNESS_TEST_FULL") == "1"
-STEP = 1 if FULL else 3 if THOROUGH else 40
+STEP = 1 if FULL else 3 if THOROUGH else 80
 full_only = pytest.mark.skipif(not FULL, reason="takes minutes")
 
 
@@ -111,7 +111,7 @@ def test_recorded_verdicts_on_humaneval_are_reproduced(humaneval: Graded) -> Non
 
 
 def test_reference_solutions_of_mbpp_pass(mbpp: Graded) -> None:
-    assert len(mbpp.references) > (120 if FULL else 10)
+    assert len(mbpp.references) > (120 if FULL else 4)
     assert {task: end for task, end in mbpp.references.items() if end[0] != "passed"} == {}
 
 

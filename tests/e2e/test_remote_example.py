@@ -13,7 +13,7 @@ from e2e.served_process import start_service
 EXAMPLE = Path(__file__).parents[2] / "examples" / "remote.py"
 
 
-@pytest.mark.parametrize("place", ["this machine", "a service"])
+@pytest.mark.parametrize("place", [pytest.param("this machine", marks=pytest.mark.thorough), "a service"])
 def test_the_example_prints_the_same_at_every_place(harness: Harness, place: str) -> None:
     def run(*arguments: str) -> str:
         command = [sys.executable, str(EXAMPLE), *arguments]

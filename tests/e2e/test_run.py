@@ -17,11 +17,13 @@ from harness.benchmarks import load_benchmark
 from harness.runs.plan import select_tasks
 
 RUN = ("run", "-b", "mbpp", "--data", "bundled")
+# These need no sandbox.
+ANSWERS = ("run", "-b", "gsm8k", "--data", "bundled")
 # The tasks of a quick run. A thorough one makes them all.
 SOME = () if THOROUGH else ("-n", "3")
 ORACLE = (*RUN, *SOME)
 CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bundled", *SOME)}
-SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled", *SOME)
+SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled", *(() if THOROUGH else ("-n", "1")))
 STATUSES = {
     *("passed", "failed", "timeout", "memory_limit", "process_limit", "output_limit", "crashed"),
     *("agent_error", "limit_reached", "grader_error", "infra_error", "cancelled"),
@@ -47,16 +49,14 @@ def null(finished_run: Runs) -> FinishedRun:
 def test_oracle_passes_every_task(finished_run: Runs, arguments: tuple[str, ...]) -> None:
     run = finished_run(*arguments)
     assert [attempt for attempt in run.results["attempts"] if attempt["status"] != "passed"] == []
-    assert run.results["summary"]["resolved"] == run.results["summary"]["total"] >= 3
+    assert run.results["summary"]["resolved"] == run.results["summary"]["total"] >= 1
     assert run.exit_code == 0
 
 
-@pytest.mark.parametrize("benchmark", ["mbpp", "humaneval"])
-def test_null_passes_no_task(finished_run: Runs, benchmark: str) -> None:
-    run = finished_run("run", "-b", benchmark, "--data", "bundled", "-n", "3", "--agent", "null")
-    assert {attempt["status"] for attempt in run.results["attempts"]} == {"failed"}
-    assert (run.results["summary"]["total"], run.results["summary"]["rate"]) == (3, 0.0)
-    assert run.exit_code == 0, "a bad score is not an error"
+def test_null_passes_no_task(null: FinishedRun) -> None:
+    assert {attempt["status"] for attempt in null.results["attempts"]} == {"failed"}
+    assert (null.results["summary"]["total"], null.results["summary"]["rate"]) == (3, 0.0)
+    assert null.exit_code == 0, "a bad score is not an error"
 
 
 # --- harness show
@@ -120,16 +120,25 @@ def test_a_run_without_agent_and_model_says_that_it_runs_the_references(harness:
     assert "no model is set: running the reference solutions (agent oracle)" in ended.stderr
 
 
-def test_quiet_prints_the_table_and_no_progress(harness: Harness) -> None:
-    ended = harness("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "-q")
+def test_a_quiet_run_prints_its_table_alone_and_writes_only_where_it_was_told(harness: Harness) -> None:
+    folder = harness.folder / "there"
+    folder.mkdir()
+    ended = harness(*RUN, "-t", "9001", "-q", "-o", folder / "results.json")
     assert ended.stderr == ""
     assert "resolved" in ended.stdout
+    (run,) = (harness.folder / "runs").iterdir()
+    assert RunFolder(run).summary["resolved"] == 1
+    assert [path.name for path in folder.iterdir()] == ["results.json"]
 
 
-def test_verbose_shows_every_attempt(harness: Harness) -> None:
-    ended = harness("run", "-b", "mbpp", "--data", "bundled", "-t", "9001", "-q", "-v")
+def test_a_verbose_run_shows_every_attempt_and_overwrites_by_force(harness: Harness) -> None:
+    results = harness.folder / "results.json"
+    results.write_text("old")
+    ended = harness(*RUN, "-t", "9001", "-q", "-v", "-o", results, "--force", "--fail-under", "0.5")
+    assert ended.returncode == 0, ended.stderr
     assert "9001: passed" in ended.stderr
     assert "def parking_fee" in ended.stderr
+    assert json.loads(results.read_text())["summary"]["resolved"] == 1
 
 
 # --- run folder
@@ -178,27 +187,27 @@ def test_summary_file_agrees_with_the_results(oracle: FinishedRun) -> None:
     assert {name: summary[name] for name in oracle.results["summary"]} == oracle.results["summary"]
 
 
-@pytest.mark.parametrize(
-    ("name", "start"),
-    [
-        ("r.xml", b"<?xml"),
-        ("r.csv", b"run,benchmark"),
-        ("r.parquet", b"PAR1"),
-        ("r.md", b"### "),
-        ("r.html", b"<!doctype html>"),
-        ("r.txt", b"\n"),
-    ],
-)
+FORMATS = {
+    "r.xml": b"<?xml",
+    "r.csv": b"run,benchmark",
+    "r.parquet": b"PAR1",
+    "r.md": b"### ",
+    "r.html": b"<!doctype html>",
+    "r.txt": b"\n",
+}
+
+
 def test_report_writes_the_format_that_the_ending_of_the_file_names(
-    harness: Harness, oracle: FinishedRun, name: str, start: bytes
+    harness: Harness, oracle: FinishedRun
 ) -> None:
     page = oracle.folder.path / "report.html"
     before = page.stat().st_mtime_ns
-    ended = harness("report", oracle.folder.path, "-o", name, env=NO_ENGINE)
-    assert (ended.returncode, ended.stdout) == (0, "")
-    assert (harness.folder / name).read_bytes().startswith(start)
+    for name, start in FORMATS.items():
+        ended = harness("report", oracle.folder.path, "-o", name, env=NO_ENGINE)
+        assert (ended.returncode, ended.stdout) == (0, ""), name
+        assert (harness.folder / name).read_bytes().startswith(start)
     assert page.stat().st_mtime_ns == before
-    again = harness("report", oracle.folder.path, "-o", name, env=NO_ENGINE)
+    again = harness("report", oracle.folder.path, "-o", "r.csv", env=NO_ENGINE)
     assert again.returncode == 2
     assert "already exists" in again.stderr
 
@@ -334,20 +343,16 @@ def test_pass_at_k_is_given_for_each_k(two_samples: FinishedRun) -> None:
 # --- the choice of tasks
 
 
-def test_named_tasks_run_in_the_order_of_the_data(harness: Harness) -> None:
-    ended = harness(*RUN, "-t", "9003", "-t", "9001", "-o", "results.json")
-    assert ended.returncode == 0
-    results = json.loads((harness.folder / "results.json").read_text())
-    assert [attempt["task_id"] for attempt in results["attempts"]] == ["9001", "9003"]
-
-
-def test_seed_decides_which_tasks_are_drawn(harness: Harness) -> None:
-    ended = harness(*RUN, "-n", "2", "--seed", "7", "-o", "results.json")
-    assert ended.returncode == 0
-    results = json.loads((harness.folder / "results.json").read_text())
-    benchmark = load_benchmark("mbpp", data="bundled")
-    expected = [task.id for task in select_tasks(benchmark, sample_size=2, seed=7)]
-    assert [attempt["task_id"] for attempt in results["attempts"]] == expected
+def test_names_or_the_seed_choose_the_tasks_which_run_in_the_order_of_the_data(harness: Harness) -> None:
+    benchmark = load_benchmark("gsm8k", data="bundled")
+    ids = [task.id for task in benchmark.tasks]
+    drawn = [task.id for task in select_tasks(benchmark, sample_size=2, seed=7)]
+    chosen = {("-t", ids[2], "-t", ids[0]): [ids[0], ids[2]], ("-n", "2", "--seed", "7"): drawn}
+    for options, expected in chosen.items():
+        ended = harness(*ANSWERS, *options, "-o", "results.json", "--force", env=NO_ENGINE)
+        assert ended.returncode == 0, ended.stderr
+        attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
+        assert [attempt["task_id"] for attempt in attempts] == expected
 
 
 def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
@@ -363,20 +368,12 @@ def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
 # --- gates
 
 
-@pytest.mark.parametrize(("agent", "exit_code"), [("null", 1), ("oracle", 0)])
-def test_fail_under_is_a_gate(harness: Harness, agent: str, exit_code: int) -> None:
-    ended = harness(*RUN, "-t", "9001", "--agent", agent, "--fail-under", "0.5")
-    assert ended.returncode == exit_code
-    assert ("below --fail-under 0.5" in ended.stderr) is (exit_code == 1)
+def test_a_rate_below_fail_under_ends_with_1(harness: Harness) -> None:
+    ended = harness(*ANSWERS, "-n", "1", "--agent", "null", "--fail-under", "0.5", env=NO_ENGINE)
+    assert (ended.returncode, "below --fail-under 0.5" in ended.stderr) == (1, True)
 
 
 # --- output files
-
-
-def test_run_folders_go_below_runs_by_default(harness: Harness) -> None:
-    harness(*RUN, "-t", "9001")
-    (run,) = (harness.folder / "runs").iterdir()
-    assert RunFolder(run).summary["resolved"] == 1
 
 
 def test_results_file_that_exists_is_not_overwritten(harness: Harness) -> None:
@@ -387,17 +384,3 @@ def test_results_file_that_exists_is_not_overwritten(harness: Harness) -> None:
     assert f"{results}: already exists" in ended.stderr
     assert "--force" in ended.stderr
     assert results.read_text() == "precious"
-
-
-def test_results_file_is_overwritten_by_force(harness: Harness) -> None:
-    results = harness.folder / "results.json"
-    results.write_text("old")
-    assert harness(*RUN, "-t", "9001", "-o", results, "--force").returncode == 0
-    assert json.loads(results.read_text())["summary"]["resolved"] == 1
-
-
-def test_only_the_results_are_written_to_their_folder(harness: Harness, tmp_path: Path) -> None:
-    folder = tmp_path / "there"
-    folder.mkdir()
-    assert harness(*RUN, "-t", "9001", "-o", folder / "results.json").returncode == 0
-    assert [path.name for path in folder.iterdir()] == ["results.json"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 
-import pytest
 import requests
 from e2e.command_line import HANG_SECONDS, Harness
 from e2e.served_process import start_service
@@ -36,37 +35,35 @@ def test_the_operator_chooses_the_split_and_the_options_of_a_benchmark(harness: 
     assert loaded["options"] == {"difficulty": ["easy"]}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--data", "bundled"), "error: --data is an option of a benchmark, and none is served"),
-        (("--split", "train"), "error: --split is an option of a benchmark, and none is served"),
-        (("--option", "a=1"), "error: --option is an option of a benchmark, and none is served"),
-        (
-            ("-b", "mbpp", "-b", "gsm8k", "--option", "a=1"),
-            "error: --option a=1 is an option of one benchmark",
-        ),
-        (("-b", "gsm8k", "--data", "bundled", "--option", "a=1"), "error: gsm8k has no options, such as 'a'"),
-        (("-b", "gsm8k", "--data", "bundled", "--split", "a"), "error: gsm8k has no split 'a'"),
-        (("--seal", "work"), "error: --seal is an option of a benchmark, and none is served"),
-        (
-            ("-b", "gsm8k", "--data", "bundled", "--seal", "work"),
-            "error: an option for images of tasks has no effect",
-        ),
-        (("-b", "no-such"), "error: unknown benchmark 'no-such'"),
-        (
-            ("-b", "mbpp", "-b", "humaneval", "--data", "rows.jsonl"),
-            "error: --data rows.jsonl is the data of",
-        ),
-        (("-b", "mbpp", "-b", "mbpp", "--data", "bundled"), "error: the benchmark 'mbpp' is named twice"),
-        # There is no hub, and a few bundled tasks must not stand in for a benchmark.
-        (("-b", "mbpp"), "error:"),
-    ],
+REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("--data", "bundled"), "error: --data is an option of a benchmark, and none is served"),
+    (("--split", "train"), "error: --split is an option of a benchmark, and none is served"),
+    (("--option", "a=1"), "error: --option is an option of a benchmark, and none is served"),
+    (
+        ("-b", "mbpp", "-b", "gsm8k", "--option", "a=1"),
+        "error: --option a=1 is an option of one benchmark",
+    ),
+    (("-b", "gsm8k", "--data", "bundled", "--option", "a=1"), "error: gsm8k has no options, such as 'a'"),
+    (("-b", "gsm8k", "--data", "bundled", "--split", "a"), "error: gsm8k has no split 'a'"),
+    (("--seal", "work"), "error: --seal is an option of a benchmark, and none is served"),
+    (
+        ("-b", "gsm8k", "--data", "bundled", "--seal", "work"),
+        "error: an option for images of tasks has no effect",
+    ),
+    (("-b", "no-such"), "error: unknown benchmark 'no-such'"),
+    (
+        ("-b", "mbpp", "-b", "humaneval", "--data", "rows.jsonl"),
+        "error: --data rows.jsonl is the data of",
+    ),
+    (("-b", "mbpp", "-b", "mbpp", "--data", "bundled"), "error: the benchmark 'mbpp' is named twice"),
+    # There is no hub, and a few bundled tasks must not stand in for a benchmark.
+    (("-b", "mbpp"), "error:"),
 )
-def test_benchmarks_that_cannot_be_served_are_refused(
-    harness: Harness, options: tuple[str, ...], message: str
-) -> None:
-    code, output, error = harness.refused("serve", "--port", "0", *options)
-    assert (code, output) == (2, "")
-    assert message in error
-    assert "hint:" in error
+
+
+def test_benchmarks_that_cannot_be_served_are_refused(harness: Harness) -> None:
+    for options, message in REFUSED:
+        code, output, error = harness.refused("serve", "--port", "0", *options)
+        assert (code, output) == (2, ""), options
+        assert message in error
+        assert "hint:" in error

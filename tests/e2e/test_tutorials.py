@@ -65,7 +65,15 @@ def find_missing_line(expected: str, output: str) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in TUTORIALS.glob("*.md")))
+# The shortest. tests/unit/test_documented_commands.py reads the commands of all.
+QUICK = "trainer.md"
+PAGES = [
+    pytest.param(path.name, marks=() if path.name == QUICK else pytest.mark.thorough)
+    for path in sorted(TUTORIALS.glob("*.md"))
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_tutorial_works_as_it_is_written(
     page: str, tmp_path: Path, surroundings: dict[str, str], model_url: str
 ) -> None:

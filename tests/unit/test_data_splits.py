@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from case_checks import each_case
+from effort import THOROUGH
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
 from harness.benchmarks.data.cache import write_cached_rows
@@ -57,7 +58,10 @@ def serves(definition: Definition, path: Path, split: str) -> bool:
 
 def test_no_benchmark_takes_a_file_for_another_split_than_its_name_says(tmp_path: Path) -> None:
     wrong = []
-    for definition, (word, meant) in itertools.product(told_by_name(), WORDS.items()):
+    pairs = itertools.product(enumerate(told_by_name()), enumerate(WORDS.items()))
+    for (row, definition), (column, (word, meant)) in pairs:
+        if not THOROUGH and (row + column) % 3:
+            continue
         sample = BUNDLED / str(definition.bundled)
         folder = tmp_path / f"{definition.name}-{word}"
         folder.mkdir()

@@ -288,7 +288,7 @@ def test_the_names_of_decoys_do_not_show_the_gold(
     data = path.parent if name == "knowledgegraph" else path
     targets = list(targets_of(load_benchmark("agentbench", data=str(data))))
     assert len(targets) == 40
-    assert blind_rate(targets, policy, 5 if THOROUGH else 2, Knowing) <= 0.02
+    assert blind_rate(targets, policy, 5 if THOROUGH else 1, Knowing) <= 0.02
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["ontology", "no-ontology"])
@@ -303,11 +303,12 @@ def published(request: pytest.FixtureRequest, shared_data: Path) -> list[Knowled
     return targets
 
 
+@pytest.mark.thorough
 @each_case("policy", POLICIES)
 def test_a_blind_agent_rarely_finds_the_answer_of_a_published_question(
     policy: Callable[[Blind], None], published: list[KnowledgeAnswer]
 ) -> None:
-    assert blind_rate(published, policy, 5 if THOROUGH else 2) <= 0.02
+    assert blind_rate(published, policy, 5) <= 0.02
 
 
 def test_the_oracle_solves_every_made_question(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from harness.models.reply_cache import ReplyCache
 from harness.models.server_errors import ModelError, ModelRefusedError
 from harness.models.spending import Budget, BudgetReached
 
-AT_ONCE = 200 if THOROUGH else 50
+AT_ONCE = 200 if THOROUGH else 20
 HELLO: Any = [{"role": "user", "content": "hello"}]
 TOOL: Any = {"type": "function", "function": {"name": "run", "parameters": {"type": "object"}}}
 

@@ -244,12 +244,13 @@ LONG_TEXTS = {
 MANY_METRICS = {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "changes"),
     [
         pytest.param(20_000, {}, id="usual"),
-        pytest.param(10_000, LONG_TEXTS, id="long-texts", marks=pytest.mark.thorough),
-        pytest.param(10_000, MANY_METRICS, id="many-metrics", marks=pytest.mark.thorough),
+        pytest.param(10_000, LONG_TEXTS, id="long-texts"),
+        pytest.param(10_000, MANY_METRICS, id="many-metrics"),
     ],
 )
 def test_a_report_of_many_attempts_is_below_ten_megabytes(number: int, changes: dict[str, Any]) -> None:

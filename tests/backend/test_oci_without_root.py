@@ -64,6 +64,32 @@ async def main():
         await sandbox.exec(["sh", "-c", f"setsid sleep {sys.argv[1]} & sleep {sys.argv[1]}"], timeout=600)
 asyncio.run(main())
 """
+# Forks share the memory of their parent, so that four with 40 MiB each fit into 64 MiB.
+FILL = """
+import asyncio
+from harness import Sandbox
+from harness.sandbox.failures import SandboxOutOfMemory
+from harness.sandbox.limits import Limits
+from harness.sandbox.backends.oci.backend import connect
+PROGRAMS = (
+    "data = b'x' * (40 << 20); pids = [os.fork() for _ in range(2)]; time.sleep(1)",
+    "data = b'x' * (80 << 20); time.sleep(60)",
+    "[open(f'/tmp/{name}', 'wb').write(b'x' * (40 << 20)) for name in 'ab']; time.sleep(60)",
+)
+async def main():
+    found, backend = [], connect(allow_weaker=True)
+    limits = Limits(memory_mb=64, disk_mb=128)
+    for program in PROGRAMS:
+        async with Sandbox.open("python", limits=limits, backend=backend) as sandbox:
+            argv = ["python3", "-c", "import os, time; " + program]
+            try:
+                found.append((await sandbox.exec(argv, timeout=60)).exit_code)
+            except SandboxOutOfMemory:
+                found.append("memory")
+    print(json.dumps(found))
+    backend.close()
+asyncio.run(main())
+"""
 
 
 @dataclass(frozen=True)
@@ -165,6 +191,10 @@ def test_the_self_check_fails_only_for_the_limits_of_control_groups(alice: Alice
     failed = json.loads(alice.run(CHECK))
     assert failed.keys() <= {*WEAKER, "socket memory"}, failed
     assert "memory_mb" in failed
+
+
+def test_a_sandbox_that_takes_too_much_memory_is_ended(alice: Alice) -> None:
+    assert json.loads(alice.run(FILL)) == [0, "memory", "memory"]
 
 
 @pytest.mark.parametrize("kills_supervisor", [False, True], ids=["owner", "supervisor"])

@@ -13,7 +13,7 @@ from e2e.command_line import HANG_SECONDS, SCRIPT, Harness, RunFolder, remove_ti
 
 CLUSTERS = Path(__file__).parents[2] / "examples/clusters"
 SCRIPTS = sorted([*CLUSTERS.rglob("*.sh"), *CLUSTERS.rglob("*.sbatch")])
-OPTIONS = ("-b", "humaneval", "--data", "bundled", "-n", "2", "--seed", "1")
+OPTIONS = ("-b", "gsm8k", "--data", "bundled", "-n", "2", "--seed", "1")
 # Runs the command in the folder of the "host", without a terminal.
 SSH = """#!/bin/sh
 [ "$1" != -tt ] || shift

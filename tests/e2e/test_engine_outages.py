@@ -203,7 +203,7 @@ def restart(engine: PrivateEngine) -> None:
     engine.start()
 
 
-@pytest.mark.parametrize("end", [crash, restart])
+@pytest.mark.parametrize("end", [crash, pytest.param(restart, marks=pytest.mark.thorough)])
 async def test_a_sandbox_lost_in_an_outage_that_is_over_was_ended_from_outside(
     engine: PrivateEngine, end: Callable[[PrivateEngine], None]
 ) -> None:

@@ -83,14 +83,14 @@ def test_samples_of_a_graded_file_are_graded_as_the_file_was(harness: Harness) -
 
 
 def test_samples_of_the_oracle_pass_again(harness: Harness) -> None:
-    oracle = ("run", "-b", "humaneval", "--data", "bundled", *TASKS, "--n-samples", "2")
+    oracle = ("run", "-b", "humaneval", "--data", "bundled", *TASKS[:2], "--n-samples", "2")
     folder, verdicts, _ = run(harness, *oracle)
     assert {status for *_, status in verdicts} == {"passed"}
     path, lines = export(harness, folder)
     assert lines == [
-        {"task_id": task.id, "completion": body_of(task)} for task in HUMANEVAL.tasks[:3] for _ in range(2)
+        {"task_id": task.id, "completion": body_of(task)} for task in HUMANEVAL.tasks[:1] for _ in range(2)
     ]
-    again = run(harness, "grade", "-b", "humaneval", "--data", "bundled", *TASKS, "--samples", path)
+    again = run(harness, "grade", "-b", "humaneval", "--data", "bundled", *TASKS[:2], "--samples", path)
     assert again[1] == verdicts
 
 

@@ -77,6 +77,8 @@ def test_a_run_that_is_killed_and_resumed_equals_an_undisturbed_one(
     assert_equal(disturbed, quiet)
 
 
+# tests/e2e/test_killed_model_runs.py always kills shards of a run without containers.
+@pytest.mark.thorough
 @pytest.mark.timeout(HANG_SECONDS)
 def test_shards_that_are_killed_resumed_and_merged_equal_one_run(
     harness: Harness, client: APIClient, command: tuple[str, ...], quiet: RunFolder, seed: int

@@ -94,7 +94,7 @@ async def test_servers_of_any_task_have_sandboxes_of_their_own_which_end_before_
     assert left == []
 
 
-@pytest.mark.parametrize("benchmark", ["gsm8k", "agentbench"])
+@pytest.mark.parametrize("benchmark", ["gsm8k", pytest.param("agentbench", marks=pytest.mark.thorough)])
 async def test_attempts_that_need_more_sandboxes_than_fit_do_not_wait_for_each_other(
     server: ModelServer, tmp_path: Path, prepared: str, benchmark: str
 ) -> None:

@@ -86,7 +86,7 @@ async def test_the_tools_stand_next_to_those_of_a_sandbox(server: ModelServer, t
     assert observations(server) == ["here\n[exit code 0]", "2"]
 
 
-@pytest.mark.parametrize("how", ["die", "flood"])
+@pytest.mark.parametrize("how", ["die", pytest.param("flood", marks=pytest.mark.thorough)])
 async def test_a_broken_server_costs_its_own_tools_only(
     server: ModelServer, tmp_path: Path, how: str
 ) -> None:
@@ -114,7 +114,7 @@ async def test_a_server_that_fails_to_start_in_an_attempt_costs_its_own_tools_on
     assert list_absent_servers(result.summary.mcp) == ["once"]
 
 
-@pytest.mark.parametrize("how", ["exit-at-start", "thousands"])
+@pytest.mark.parametrize("how", ["exit-at-start", pytest.param("thousands", marks=pytest.mark.thorough)])
 async def test_a_server_that_cannot_start_is_named_before_the_first_attempt_and_spares_the_run(
     server: ModelServer, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,7 +128,7 @@ async def test_a_server_that_cannot_start_is_named_before_the_first_attempt_and_
 @pytest.mark.parametrize(
     ("benchmark", "task_ids"), [("gsm8k", None), ("agentbench", [LAMP])], ids=["answer", "sandbox"]
 )
-@pytest.mark.parametrize("mode", ["native", "text"])
+@pytest.mark.parametrize("mode", ["native", pytest.param("text", marks=pytest.mark.thorough)])
 async def test_a_baseline_differs_in_nothing_but_the_tools_and_the_prompt(
     server: ModelServer, tmp_path: Path, benchmark: str, task_ids: list[str] | None, mode: str
 ) -> None:

@@ -33,7 +33,7 @@ class Resumed:
 
 @pytest.fixture(scope="module")
 def resumed(module_harness: Harness, client: APIClient) -> Resumed:
-    run = module_harness.start_run("--max-concurrent", "2", "-n", "12", finished=3)
+    run = module_harness.start_run("--max-concurrent", "2", "-n", "8", finished=3)
     run.end(signal.SIGKILL)
     # The guests notice that their stream is closed, so that they end without help.
     deadline = time.monotonic() + 10
@@ -47,7 +47,7 @@ def resumed(module_harness: Harness, client: APIClient) -> Resumed:
 
 
 def test_killed_run_was_in_the_middle(resumed: Resumed) -> None:
-    assert 3 <= len(resumed.kept.splitlines()) < 12
+    assert 3 <= len(resumed.kept.splitlines()) < 8
 
 
 def test_containers_of_a_killed_run_end_by_themselves(resumed: Resumed) -> None:
@@ -56,12 +56,12 @@ def test_containers_of_a_killed_run_end_by_themselves(resumed: Resumed) -> None:
 
 def test_resumed_run_ends_well(resumed: Resumed) -> None:
     assert resumed.exit_code == 0, resumed.stdout
-    assert resumed.folder.summary["resolved"] == resumed.folder.summary["total"] == 12
+    assert resumed.folder.summary["resolved"] == resumed.folder.summary["total"] == 8
 
 
 def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
     counts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in resumed.folder.attempts)
-    assert len(counts) == 12
+    assert len(counts) == 8
     assert set(counts.values()) == {1}
 
 
@@ -74,7 +74,7 @@ def test_torn_last_line_is_gone(resumed: Resumed) -> None:
 
 
 def test_progress_counts_the_attempts_of_before(resumed: Resumed) -> None:
-    assert f"12 attempts, {len(resumed.kept.splitlines())} of them done before" in resumed.stdout
+    assert f"8 attempts, {len(resumed.kept.splitlines())} of them done before" in resumed.stdout
 
 
 def test_no_container_of_a_resumed_run_is_left(resumed: Resumed, client: APIClient) -> None:
@@ -87,14 +87,14 @@ def test_no_container_of_a_resumed_run_is_left(resumed: Resumed, client: APIClie
 @pytest.fixture
 def finished_copy(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> RunFolder:
     """Return a copy of a finished run's folder, which a test may change."""
-    run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "6", "--agent", "null")
+    run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "3", "--agent", "null")
     return run.folder.copy_to(tmp_path / "copy")
 
 
 def test_finished_run_prints_its_table_again(harness: Harness, finished_copy: RunFolder) -> None:
     ended = harness("run", "--resume", finished_copy.path)
     assert ended.returncode == 0
-    assert ["failed", "6", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
+    assert ["failed", "3", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
 
 
 def test_finished_run_starts_no_container(
@@ -111,7 +111,7 @@ def test_finished_run_starts_no_container(
 def test_results_can_be_written_from_a_finished_run(harness: Harness, finished_copy: RunFolder) -> None:
     assert harness("run", "--resume", finished_copy.path, "-o", "results.json").returncode == 0
     results = json.loads((harness.folder / "results.json").read_text())
-    assert len(results["attempts"]) == 6
+    assert len(results["attempts"]) == 3
 
 
 def test_dry_run_of_a_resumed_run_shows_the_remaining_attempts(
@@ -119,17 +119,17 @@ def test_dry_run_of_a_resumed_run_shows_the_remaining_attempts(
 ) -> None:
     path = finished_copy.path / "attempts.jsonl"
     lines = finished_copy.raw_attempts.splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:4]) + TORN)
+    path.write_bytes(b"".join(lines[:2]) + TORN)
     shown = harness("run", "--resume", finished_copy.path, "--dry-run")
     counts = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())
-    assert (counts["attempts"], counts["finished"], counts["remaining"]) == ("6", "4", "2")
+    assert (counts["attempts"], counts["finished"], counts["remaining"]) == ("3", "2", "1")
     assert path.read_bytes().endswith(TORN), "a dry run changes nothing"
 
 
 def test_dry_run_of_a_run_without_attempts_shows_all(harness: Harness, finished_copy: RunFolder) -> None:
     (finished_copy.path / "attempts.jsonl").unlink()
     shown = harness("run", "--resume", finished_copy.path, "--dry-run")
-    assert ["remaining", "6"] in [line.split() for line in shown.stdout.splitlines()]
+    assert ["remaining", "3"] in [line.split() for line in shown.stdout.splitlines()]
 
 
 # --- changed inputs
@@ -193,7 +193,7 @@ def test_an_image_rebuilt_from_the_same_sources_is_accepted(
     lines = finished_copy.raw_attempts.splitlines(keepends=True)
     (finished_copy.path / "attempts.jsonl").write_bytes(b"".join(lines[:-1]))
     assert harness("run", "--resume", finished_copy.path).returncode == 0
-    assert len(finished_copy.attempts) == 6
+    assert len(finished_copy.attempts) == 3
 
 
 def test_finished_run_keeps_its_duration(harness: Harness, finished_copy: RunFolder) -> None:
@@ -232,7 +232,7 @@ def test_second_process_in_a_run_folder_is_refused(harness: Harness) -> None:
 
 
 def test_killing_one_run_leaves_another_alone(harness: Harness, client: APIClient) -> None:
-    other = harness.start_run("-n", "8", "--max-concurrent", "2")
+    other = harness.start_run("-n", "5", "--max-concurrent", "2")
     victim = harness.start_run("--max-concurrent", "2", finished=2)
     victim.end(signal.SIGKILL)
     # The next command removes the containers of the dead run, and leaves those of the live one.

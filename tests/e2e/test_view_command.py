@@ -21,7 +21,7 @@ def finished(finished_run: Callable[..., FinishedRun]) -> FinishedRun:
     return finished_run("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "3")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_the_printed_address_opens_the_runs_until_a_signal_ends_the_viewer(
     finished: FinishedRun, harness: Harness, number: signal.Signals
 ) -> None:

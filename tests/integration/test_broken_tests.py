@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from effort import one_in_two
 
 from harness import Sandbox, build_call_tests, build_stdin_tests
 from harness.core.types import ProgramTests, Status, Submission, Verdict
@@ -83,7 +84,8 @@ async def grade(sandbox: Sandbox, program: str, test: str, setup: str = "") -> V
 
 async def test_tests_import_what_the_image_offers_and_judge_by_it(sandbox: Sandbox) -> None:
     wrong = {}
-    for what, test in IMPORTS.items():
+    for what in one_in_two([*IMPORTS], 0):
+        test = IMPORTS[what]
         right = await grade(sandbox, ADD, test)
         other = await grade(sandbox, "def add(a, b):\n    return [7]\n", test)
         if (right.status, other.status) != (Status.PASSED, Status.FAILED):
@@ -94,7 +96,7 @@ async def test_tests_import_what_the_image_offers_and_judge_by_it(sandbox: Sandb
 async def test_broken_tests_give_no_verdict_on_any_program(sandbox: Sandbox) -> None:
     wrong = {}
     for what, (setup, test) in BROKEN.items():
-        for program in (ADD, HOSTILE["kills whatever it may"]):
+        for program in one_in_two((ADD, HOSTILE["kills whatever it may"]), [*BROKEN].index(what)):
             verdict = await grade(sandbox, program, test, setup)
             if (verdict.status, verdict.score) != (Status.GRADER_ERROR, None) or not verdict.evidence:
                 wrong[what] = verdict

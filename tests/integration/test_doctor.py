@@ -133,6 +133,14 @@ async def test_weaker_container_is_found_out(
     assert finding.level is Level.FAIL, finding.found
 
 
+async def test_the_guest_bounds_shared_counts_where_the_engine_does_not(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weaken(monkeypatch, {"Ulimits": []})
+    finding = await finding_of(client, "shared counts")
+    assert finding.level is Level.OK, finding.found
+
+
 @pytest.mark.parametrize("weaker", ["buffers", "count"])
 async def test_uncounted_memory_of_a_relays_sockets_is_found_out(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, weaker: str
@@ -227,6 +235,7 @@ async def test_lost_sandbox_fails_its_canaries_and_no_others(
     other = suite.Trial({"other": isolation.network})
     monkeypatch.setattr(suite, "TRIALS", (lost, other))
     monkeypatch.setattr(diagnosis, "FURTHER", ())
+    monkeypatch.setattr(suite, "LIVES", {})
     checks = {check.name: check for check in await diagnose(DockerBackend(client))}
     assert [checks[name].level for name in ("lost", "next", "other")] == [Level.FAIL, Level.FAIL, Level.OK]
     assert all(checks[name].fix for name in ("lost", "next"))

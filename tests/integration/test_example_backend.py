@@ -74,6 +74,7 @@ def test_the_backend_has_every_method_of_the_protocol_as_it_is_declared(own: Bac
     assert {name: inspect.signature(getattr(type(own), name)) for name in declared} == declared
 
 
+@pytest.mark.thorough
 async def test_every_check_of_the_self_check_holds(own: Backend) -> None:
     checks = await check_backend(own)
     assert [f"{check.name}: {check.found}" for check in checks if check.level is Level.FAIL] == []

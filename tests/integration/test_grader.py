@@ -92,18 +92,14 @@ async def test_a_call_without_arguments_is_made() -> None:
 async def test_every_fault_of_a_program_is_a_verdict() -> None:
     cases: list[tuple[PlainData, str, Status]] = [
         (STDIN, SPIN, Status.TIMEOUT),
-        (CALLS, SPIN, Status.TIMEOUT),
-        (ASSERTS, SPIN, Status.TIMEOUT),
         (STDIN, "x = bytearray(1 << 30)", Status.MEMORY_LIMIT),
         (ASSERTS, "import os\nos.kill(os.getpid(), 11)", Status.CRASHED),
         (ASSERTS, "import os\nos._exit(0)", Status.FAILED),
         (CALLS, "raise SystemExit", Status.FAILED),
-        (ASSERTS, "def add(", Status.FAILED),
         (ASSERTS, "x = '\0'", Status.FAILED),
         (CALLS, "x = '\ud800'", Status.FAILED),
         (STDIN, "", Status.FAILED),
         (CALLS, "#" + "\u00e9" * 3_000_000, Status.FAILED),
-        (ASSERTS, "#" + "\u00e9" * 3_000_000, Status.FAILED),
     ]
     async with opened() as grader:
         verdicts = await asyncio.gather(*(grader.grade(target, text) for target, text, _status in cases))

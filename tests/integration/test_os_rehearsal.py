@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from contexts import environment_context
 from docker import APIClient
+from effort import THOROUGH
 
 from harness.core.types import Reference, Task
 from harness.environments.os.environment import OsSetup
@@ -35,6 +36,7 @@ CHANGES = {
         "[ -z $(t) ]",
     ),
 }
+UNSOUND = ("a mode that root ignores", "a program that writes")
 
 
 def question(name: str, example: str) -> tuple[Task, Reference]:
@@ -60,7 +62,9 @@ async def test_a_question_about_the_moment_is_quarantined(client: APIClient) -> 
 
 async def test_a_change_that_its_reference_cannot_make_is_quarantined(client: APIClient) -> None:
     context = environment_context(client, "os")
-    tried = [change(name, *texts) for name, texts in CHANGES.items()]
+    # Each has machines of its own.
+    names = [name for name in CHANGES if THOROUGH or name in ("a mode", *UNSOUND)]
+    tried = [change(name, *CHANGES[name]) for name in names]
     unsound = await find_unsound(context.pool, context.settings, tried)
-    assert sorted(unsound) == ["a mode that root ignores", "a program that writes", "nothing"]
+    assert sorted(unsound) == sorted([*UNSOUND, "nothing"] if THOROUGH else UNSOUND)
     assert all(reason.startswith("its own reference fails: ") for reason in unsound.values())

@@ -86,7 +86,7 @@ async def remote(served: Served) -> Remote:
 def write_samples(path: Path, benchmark: Benchmark) -> Path:
     """Write samples of every kind: right ones, hostile ones, replies, completions, and a task without one."""
     lines: list[dict[str, str]] = []
-    tasks = benchmark.tasks[-5:-1]
+    tasks = benchmark.tasks[-3:-1]
     for task in tasks:
         solution = benchmark.references[task.id].solution
         lines.append({"task_id": task.id, "solution": solution})

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from effort import one_in_two
 
 from harness.core.errors import UsageError
 from harness.environments.os.root_sandbox import MAX_COMMAND_BYTES, RootSandbox, ShellEnd
@@ -159,22 +160,28 @@ async def test_a_command_that_a_stopped_shell_has_not_read_ends_at_its_limit(san
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *(
-            "sleep 600",
-            "sleep 600 | cat",
-            "while :; do :; done",
-            "while :; do sleep 1; done",
-            "tail -f /dev/null",
-        ),
-        *(
-            "(trap '' INT TERM HUP; sleep 600)",
-            "setsid sleep 600; sleep 600",
-            "mkfifo /tmp/p$$; cat /tmp/p$$",
-        ),
-        *("sleep 600 & wait", "python3 -c 'import time, signal; signal.signal(2, print); time.sleep(600)'"),
-        *("set -m; sleep 600", "timeout 600 sleep 600", "read -t 600 < <(sleep 600)", "vim"),
-    ],
+    one_in_two(
+        [
+            *(
+                "sleep 600",
+                "sleep 600 | cat",
+                "while :; do :; done",
+                "while :; do sleep 1; done",
+                "tail -f /dev/null",
+            ),
+            *(
+                "(trap '' INT TERM HUP; sleep 600)",
+                "setsid sleep 600; sleep 600",
+                "mkfifo /tmp/p$$; cat /tmp/p$$",
+            ),
+            *(
+                "sleep 600 & wait",
+                "python3 -c 'import time, signal; signal.signal(2, print); time.sleep(600)'",
+            ),
+            *("set -m; sleep 600", "timeout 600 sleep 600", "read -t 600 < <(sleep 600)", "vim"),
+        ],
+        0,
+    ),
 )
 async def test_a_command_that_takes_too_long_is_interrupted_and_the_shell_goes_on(
     sandbox: RootSandbox, command: str
@@ -187,16 +194,19 @@ async def test_a_command_that_takes_too_long_is_interrupted_and_the_shell_goes_o
 
 @pytest.mark.parametrize(
     "command",
-    [
-        *(
-            "trap '' INT; while :; do :; done",
-            "kill -STOP $$",
-            "exec sleep 600",
-            "exec 3>&1; trap : INT; while :; do :; done",
-        ),
-        *("(sleep 0.1; kill -STOP $PPID $$) & sleep 600", "builtin() { :; }"),
-        "enable -n printf",
-    ],
+    one_in_two(
+        [
+            *(
+                "trap '' INT; while :; do :; done",
+                "kill -STOP $$",
+                "exec sleep 600",
+                "exec 3>&1; trap : INT; while :; do :; done",
+            ),
+            *("(sleep 0.1; kill -STOP $PPID $$) & sleep 600", "builtin() { :; }"),
+            "enable -n printf",
+        ],
+        0,
+    ),
 )
 async def test_a_shell_that_cannot_be_interrupted_is_renewed(sandbox: RootSandbox, command: str) -> None:
     result = await sandbox.run(command, timeout=SOON)

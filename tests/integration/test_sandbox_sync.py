@@ -51,18 +51,20 @@ def run_id(backend: DockerBackend) -> Iterator[str]:
     reaper.remove_run(backend, run_id)
 
 
-def test_a_command_returns_its_result(backend: DockerBackend) -> None:
-    with Sandbox.open_sync(backend=backend) as sandbox:
+def test_the_calls_of_a_block_block_and_leaving_it_leaves_no_container(
+    backend: DockerBackend, run_id: str
+) -> None:
+    with Sandbox.open_sync(backend=backend, run_id=run_id) as sandbox:
+        assert len(reaper.find_run_containers(backend, run_id)) == 1
         assert str(sandbox.exec(["echo", "hello"]).stdout) == "hello\n"
-
-
-def test_a_stream_yields_output_as_it_comes(backend: DockerBackend) -> None:
-    with Sandbox.open_sync(backend=backend) as sandbox:
         with sandbox.stream(["sh", "-c", "echo first; until test -e /tmp/go; do sleep 0.02; done"]) as stream:
             assert stream.read() == OutputChunk("stdout", b"first\n")
             sandbox.write_file("/tmp/go", b"")
             assert list(stream) == []
         assert stream.result.exit_code == 0
+        with pytest.raises(UsageError, match="cannot read"):
+            sandbox.read_file("no-such-file")
+    assert reaper.find_run_containers(backend, run_id) == []
 
 
 def test_leaving_a_stream_early_ends_its_command(backend: DockerBackend) -> None:
@@ -74,27 +76,10 @@ def test_leaving_a_stream_early_ends_its_command(backend: DockerBackend) -> None
         assert (stream.result.exit_code, other.result.exit_code) == (-9, -9)
 
 
-def test_a_file_is_read_as_it_was_written(backend: DockerBackend) -> None:
-    with Sandbox.open_sync(backend=backend) as sandbox:
-        sandbox.write_file("file", b"\0data")
-        assert sandbox.read_file("file") == b"\0data"
-
-
-def test_leaving_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
-    with Sandbox.open_sync(backend=backend, run_id=run_id):
-        assert len(reaper.find_run_containers(backend, run_id)) == 1
-    assert reaper.find_run_containers(backend, run_id) == []
-
-
 def test_an_exception_in_the_block_leaves_no_container(backend: DockerBackend, run_id: str) -> None:
     with pytest.raises(ZeroDivisionError), Sandbox.open_sync(backend=backend, run_id=run_id):
         raise ZeroDivisionError
     assert reaper.find_run_containers(backend, run_id) == []
-
-
-def test_an_error_of_a_call_is_raised_where_it_was_called(backend: DockerBackend) -> None:
-    with Sandbox.open_sync(backend=backend) as sandbox, pytest.raises(UsageError, match="cannot read"):
-        sandbox.read_file("no-such-file")
 
 
 def test_a_sandbox_that_cannot_be_opened_raises_the_reason(backend: DockerBackend) -> None:

@@ -234,7 +234,8 @@ def save_images(folder: Path, steps: Sequence[str] | None) -> Path:
     sys.path.insert(0, str(ROOT))
     from harness.sandbox.backends.docker.images import image_tag
 
-    tags = [image_tag(name) for name, users in IMAGES.items() if not steps or not {*users}.isdisjoint(steps)]
+    wanted = {step.rpartition(":")[2] for step in steps or ()}
+    tags = [image_tag(name) for name, users in IMAGES.items() if not wanted or not wanted.isdisjoint(users)]
     digest = hashlib.sha256(" ".join(tags).encode()).hexdigest()[:12]
     archive = folder / f"images-{digest}.tar"
     if not archive.exists():
@@ -297,16 +298,18 @@ Step = Callable[[], tuple[bool, str, str]]
 def try_everything() -> int:
     """Try the steps one after the other and send the outcome of each. A failure of one stops no other."""
     machine = MACHINES[platform.node()]
+    wanted = set(filter(None, os.environ.get(STEPS, "").split(",")))
     steps: dict[str, Step] = {}
     for user in machine.users:
-        if user == USER:
-            # Python keeps its bytecode beside the files.
-            subprocess.run(["chown", "-R", USER, "/project"], check=True)
+        prefix = "" if user == machine.users[0] else f"{user}:"
         of_user = list_steps(machine, user)
-        steps |= {f"{user}:{name}" if steps else name: step for name, step in of_user.items()}
-    chosen = {"facts", "load", *filter(None, os.environ.get(STEPS, "").split(","))}
-    if len(chosen) > 2:
-        steps = {name: step for name, step in steps.items() if chosen & {name, name.partition(":")[2]}}
+        chosen = {name for name in of_user if not wanted or wanted & {name, prefix + name}}
+        if chosen:
+            chosen |= {"facts", "load"}
+        steps |= {prefix + name: step for name, step in of_user.items() if name in chosen}
+    if USER in machine.users:
+        # Python keeps its bytecode beside the files.
+        subprocess.run(["chown", "-R", USER, "/project"], check=True)
     with open("/dev/ttyS1", "w") as port:
         for name, step in [*steps.items(), ("end", lambda: (True, "", ""))]:
             print(f"step: {name}", flush=True)
@@ -401,8 +404,9 @@ def load_images() -> int:
     backend = connect_backend()
     with contextlib.closing(backend), open("/dev/vdc", "rb") as archive:
         if isinstance(backend, DockerBackend):
-            backend.client.timeout = None
-            for line in backend.client.load_image(archive):
+            client: Any = backend.client
+            client.timeout = None
+            for line in client.load_image(archive):
                 print(line, flush=True)
             return 0
         for name in IMAGES:

@@ -52,8 +52,8 @@ async def test_the_answer_of_the_machine_before_the_agent_acted_is_right(context
     ("command", "answer"),
     [
         pytest.param("rm -r /root/things; mkdir /root/things", "0", id="emptied"),
-        pytest.param("rm -rf /root/things", "0", id="removed"),
-        pytest.param("touch /root/things/{1..4}", "7", id="filled"),
+        pytest.param("rm -rf /root/things", "0", id="removed", marks=pytest.mark.thorough),
+        pytest.param("touch /root/things/{1..4}", "7", id="filled", marks=pytest.mark.thorough),
         pytest.param("mv /root/things /root/old; ln -s /etc/cron.daily /root/things", "1", id="replaced"),
     ],
 )

@@ -7,6 +7,7 @@ import shlex
 import pytest
 from contexts import environment_context
 from docker import APIClient
+from effort import one_in_two
 from security.forged_checks import FORGERIES
 
 from harness.core.types import Status, Submission, Task, Verdict
@@ -41,6 +42,7 @@ FORGED_SQUARES = (
     "kill -9 $PPID",
     "echo 9",
 )
+RIGHT_SQUARES = ("echo $(($1 ** 2))", 'python3 -c "print($1 * $1.0)"', "expr $1 \\* $1")
 
 
 @pytest.fixture
@@ -92,7 +94,7 @@ async def test_programs_that_deceive_their_check_are_compared_with_the_reference
 ) -> None:
     forged = [
         (check, body, verdict)
-        for check, body in zip(CHECKS_OF_SQUARE * 2, FORGED_SQUARES, strict=True)
+        for check, body in one_in_two([*zip(CHECKS_OF_SQUARE * 2, FORGED_SQUARES, strict=True)], 0)
         if (verdict := await squared(context, check, body)).status is not Status.FAILED
     ]
     assert forged == []
@@ -101,11 +103,7 @@ async def test_programs_that_deceive_their_check_are_compared_with_the_reference
 async def test_a_right_program_passes_whatever_its_check_believes(context: EnvironmentContext) -> None:
     wrong = [
         (check, verdict)
-        for check, body in zip(
-            CHECKS_OF_SQUARE,
-            ("echo $(($1 ** 2))", 'python3 -c "print($1 * $1.0)"', "expr $1 \\* $1"),
-            strict=True,
-        )
+        for check, body in one_in_two([*zip(CHECKS_OF_SQUARE, RIGHT_SQUARES, strict=True)], 0)
         if (verdict := await squared(context, check, body)) != Verdict(Status.PASSED, 1.0)
     ]
     assert wrong == []

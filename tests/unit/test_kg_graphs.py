@@ -288,7 +288,7 @@ def test_the_names_of_decoys_do_not_show_the_gold(
     data = path.parent if name == "knowledgegraph" else path
     targets = list(targets_of(load_benchmark("agentbench", data=str(data))))
     assert len(targets) == 40
-    assert blind_rate(targets, policy, 5 if THOROUGH else 1, Knowing) <= 0.02
+    assert blind_rate(targets, policy, 5 if THOROUGH else 2, Knowing) <= 0.02
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["ontology", "no-ontology"])

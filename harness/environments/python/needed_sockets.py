@@ -26,7 +26,7 @@ WITHOUT_SOCKETS = frozenset(
 # line.
 IMPORT = re.compile(r"(?:\bfrom[ \t]+([\w.]+)[ \t]+)?\bimport\b([^\n;#]*)")
 MODULE = re.compile(r"\s*([\w.]+)(?:\s+as\s+\w+)?\s*")
-# Other ways to import, to start other programs, and to name what a shared network namespace hides.
+# Other ways to import, to start other programs, and to name what programs without sockets do not find.
 OTHER_WAYS = re.compile(
     r"__import__|importlib|import_module|__loader__|__spec__|sys\.modules|socket|multiprocessing|asyncio|ctypes|_posixsubprocess"
     r"|\b(?:system|popen|posix_spawnp?|spawn[lv]p?e?|exec[lv]p?e?)\b|/proc\b|/sys\b|/etc\b"

@@ -40,7 +40,7 @@ from harness.sandbox.backends.oci.config import RUNTIMES, find_runtimes, make_co
 from harness.sandbox.backends.oci.promises import WEAKER, find_broken
 from harness.sandbox.backends.oci.supervisor import DESCRIPTION, END
 from harness.sandbox.backends.seccomp import Sockets
-from harness.sandbox.limits import Limits
+from harness.sandbox.limits import MIB, Limits
 
 _LOGGER = get_logger(__name__)
 # The value of the setting `runtime` that means one of these, whose containers share the machine's kernel.
@@ -231,6 +231,7 @@ class OciBackend:
             "layers": [str(images.provide_layer()), str(root)],
             "writable": spec.writable_root,
             "cpus": spec.limits.cpus,
+            "memory_bytes": spec.limits.memory_mb * MIB,
             "folders": list(list_writable_folders(spec.limits)),
             "masked": config["linux"]["maskedPaths"],
             "read_only": config["linux"]["readonlyPaths"],

@@ -55,6 +55,7 @@ SUBREAPER = 36
 BIND, RECURSIVE, SLAVE, READ_ONLY, OF_KERNEL = 0x1000, 0x4000, 0x80000, 0x1, 0xE
 DETACH = 2
 MOST_REMOVAL_TRIES = 400
+WATCH_MILLISECONDS = 100
 # Folders that every user can reach, where an ordinary user's supervisor sees its own folder too. Root of a
 # container cannot reach it below the user's home.
 REACHABLE = ("/mnt", "/media", "/srv", "/opt", "/dev/shm")
@@ -79,6 +80,8 @@ class Container:
         self.pid = 0
         self.is_running = False
         self.is_unwanted = False
+        # Whether it was ended because it took too much memory, which no control group bounds.
+        self.took_too_much = False
         # The connections that wait for the start, and for the end.
         self.starting: socket.socket | None = None
         self.ending: list[socket.socket] = []
@@ -104,6 +107,14 @@ class Container:
             if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 raise
             return None
+
+    def bound_memory(self) -> None:
+        """End a container that takes more memory than it may, if no control group bounds it."""
+        if self.is_running and not self.took_too_much and not self.is_unwanted:
+            most = self.description["memory_bytes"]
+            self.took_too_much = promises.measure_memory(self.pid, self.description["folders"], most) > most
+            if self.took_too_much:
+                with_no_error(os.kill, self.pid, signal.SIGKILL)
 
     def clean(self) -> None:
         """Remove the mount and the control group of a container that has ended.
@@ -159,7 +170,10 @@ class Supervisor:
         for descriptor in (self.listener.fileno(), self.owner, self.alarm):
             poll.register(descriptor, select.POLLIN)
         while not (self.is_closing and not self.containers):
-            ready = {descriptor for descriptor, _ in poll.poll()}
+            watched = [each for each in self.containers.values() if not each.cgroup]
+            ready = {descriptor for descriptor, _ in poll.poll(WATCH_MILLISECONDS if watched else None)}
+            for container in watched:
+                container.bound_memory()
             if self.owner in ready:
                 break
             if self.alarm in ready:
@@ -277,6 +291,7 @@ class Supervisor:
     def note_end(self, container: Container, code: int) -> None:
         """Write how a container has ended, and remove what the kernel holds of it."""
         kills = 0 if container.is_unwanted else cgroups.count_memory_kills(container.cgroup)
+        kills += container.took_too_much
         end = {"code": code, "memory_kills": kills}
         container.clean()
         name = os.path.basename(container.folder)

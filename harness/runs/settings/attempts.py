@@ -188,7 +188,7 @@ class SandboxKeys(Keys):
         Example("auto"),
     ] = "auto"
     """The starter of sandboxes: `docker`, or `oci`, which runs an OCI runtime without an engine. `auto` takes
-    Docker if its engine answers, and otherwise `oci`. Verdicts do not depend on it."""
+    Docker if its engine answers, else Podman, and otherwise `oci`. Verdicts do not depend on it."""
     allow_weaker: Annotated[
         bool,
         Setting(on_resume="ask", difference="shown", read_by="sandbox", differs_in_shards=True),

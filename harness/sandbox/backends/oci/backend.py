@@ -285,11 +285,8 @@ class OciBackend:
             means = "; ".join(f"{name}: {means}" for name, means in unsafe.items())
             raise SandboxError(f"this machine does not isolate sandboxes: {means}", outside=True)
         if broken and not self._allows_weaker:
-            raise UsageError(
-                f"this machine cannot enforce {', '.join(broken)}: "
-                + ("the sandbox has no such control group" if self._cgroup else NO_CGROUP),
-                hint=REPAIR,
-            )
+            cause = "; ".join(broken.values()) if self._cgroup else NO_CGROUP
+            raise UsageError(f"this machine cannot enforce {', '.join(broken)}: {cause}", hint=REPAIR)
 
     def find_fate(self, container_id: str, *, silent: bool = False) -> Fate:
         own = find_container(container_id)

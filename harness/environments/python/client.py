@@ -187,8 +187,7 @@ async def run_tests(
 
     `exports` maps names in the tests to names in the program. `classes` maps those that are classes in the
     reference to the attributes that these classes define. See `guest.trusted_tests` and `guest.remote`. The
-    wall limit of the sandbox does not count the time that `harness.sandbox.guest.waiting`
-    defines.
+    wall limit of the sandbox does not count the time that `harness.sandbox.guest.waiting` defines.
     """
     limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
     cpu_limit = limits["cpu_seconds"]

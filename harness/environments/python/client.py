@@ -27,6 +27,13 @@ if TYPE_CHECKING:
     )
     from harness.sandbox.guest.messages import JobFacts
 
+CPU = "cpu_seconds"
+# A program may use this many times its processor time before it is stopped. If it ends above its limit, it is
+# run once more, because neighbours of a processor slow a program down by some per cent.
+GRACE = 1.25
+# The wall limit of calls applies twice: while they drive the program, and while they are graded afterwards.
+RUNS_OF_TESTS = 2
+KEEP_BYTES = 4096
 
 T = TypeVar("T")
 
@@ -46,12 +53,6 @@ def batches(tests: Sequence[T], shown: int, size: Callable[[T], int], most: int)
         room -= size(test)
     if batch:
         yield batch
-
-
-CPU = "cpu_seconds"
-# A program may use this many times its processor time before it is stopped. If it ends above its limit, it is
-# run once more, because neighbours of a processor slow a program down by some per cent.
-GRACE = 1.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,11 +173,6 @@ def read_runs(header: InputsReply, body: bytes, *, cpu_limit: float) -> list[Inp
     return runs
 
 
-# The wall limit of calls applies twice: while they drive the program, and while they are graded afterwards.
-RUNS_OF_TESTS = 2
-KEEP_BYTES = 4096
-
-
 async def run_tests(
     sandbox: Sandbox,
     *,
@@ -191,7 +187,7 @@ async def run_tests(
 
     `exports` maps names in the tests to names in the program. `classes` maps those that are classes in the
     reference to the attributes that these classes define. See `guest.trusted_tests` and `guest.remote`. The
-    wall limit of the sandbox does not count the time that `guest.waiting` defines.
+    wall limit of the sandbox does not count the time that `harness.sandbox.guest.waiting` defines.
     """
     limits = sandbox.job_limits(keep_bytes=KEEP_BYTES)
     cpu_limit = limits["cpu_seconds"]
@@ -278,10 +274,11 @@ async def run_on_inputs(
     """Run a Python program on each input in turn, up to the first run that fails, and return the runs.
 
     Each run has its own process, user, folder and stdin, and sees nothing of other runs. It may use
-    `cpu_seconds` and `wall_seconds`, which default to the sandbox's limits and are bounded by them (`GRACE`
-    and the sandbox's time factor extend the CPU time), and write
-    `stdout_bytes`, at most 32 MiB. `stderr_bytes` of its stderr are kept. `guest.waiting` defines the wall
-    time that does not count. `preamble` is source that runs first, in the same namespace. `mocked` selects
+    `cpu_seconds` and `wall_seconds`. Both default to the sandbox's limits, which bound them. `GRACE` and the
+    sandbox's time factor extend the CPU time. Each run may write `stdout_bytes` to stdout, at most 32 MiB.
+    `stderr_bytes` of its stderr are kept. `harness.sandbox.guest.waiting` defines the wall time that does not
+    count.
+    `preamble` is source that runs first, in the same namespace. `mocked` selects
     `guest.standalone.run_mocked`. Raises UsageError if the data does not fit into one request.
     """
     limits = sandbox.job_limits(keep_bytes=stderr_bytes)

@@ -207,7 +207,7 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
 
     The host compares them. The program passes, with a score of 1, only if every output is the expected one.
     Raises SandboxError if the sandbox failed through no fault of the program, and DataError if the tests
-    cannot be read. Source: LiveCodeBench (`stdout_lines` compares by its rules).
+    cannot be read. Source: LiveCodeBench, whose rules decide which outputs are equal.
     """
     program = await _prepare(sandbox, target, submission)
     if isinstance(program, Verdict):

@@ -375,6 +375,22 @@ def test_no_link_in_an_archive_leads_out_of_the_image(own_cache: Path) -> None:
     assert all(path.parent.name == "root" for path in own_cache.rglob("up"))
 
 
+def test_no_module_of_an_image_runs_where_it_is_unpacked(own_cache: Path) -> None:
+    source = Path(images.__file__).with_name("unpack.py")
+    codec = Path(os.__file__).parent / "encodings" / "cp1252.py"
+    archive = make_archive(
+        make_layer(
+            (str(source)[1:], b"# coding: cp1252\n" + b"x = 1\n" * 500),
+            (str(codec)[1:], b"import os\nos.write(2, b'FROM THE IMAGE')\n"),
+            # It cannot be unpacked, so that the process reports an error.
+            ("x" * 300, b""),
+        )
+    )
+    with pytest.raises(SandboxError, match="cannot unpack a layer") as raised:
+        images.load_archive(archive, "test:2")
+    assert "FROM THE IMAGE" not in str(raised.value)
+
+
 def test_a_dockerfile_is_read_and_its_files_are_copied(tmp_path: Path) -> None:
     text = "# a\nARG BASE\nFROM ${BASE}\n\nCOPY a b /to/\nRUN one \\\n && two\n# b\ncopy d /to/d\n"
     assert list(read_instructions(text)) == [

@@ -32,7 +32,7 @@ from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.base import Cause, SandboxSpec
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.oci import cgroups, images
-from harness.sandbox.backends.oci.backend import OciBackend, find_container
+from harness.sandbox.backends.oci.backend import WEAKER_VARIABLE, OciBackend, connect, find_container
 from harness.sandbox.backends.oci.config import make_config
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import Limits
@@ -42,7 +42,7 @@ from harness.sandbox.machine.unpacked_images import copy_files, read_instruction
 OWNER = """
 import asyncio, sys
 from harness import Sandbox
-from harness.sandbox.backends.oci.backend import connect
+from harness.sandbox.backends.oci.backend import WEAKER_VARIABLE, OciBackend, connect, find_container
 
 async def main():
     async with Sandbox.open("python", writable_root=True, run_id=sys.argv[1], backend=connect()) as sandbox:
@@ -424,3 +424,13 @@ def test_a_step_runs_in_the_image_and_its_failure_shows_its_output(oci: OciBacke
     assert (root / "made").read_text() == "0\n"
     with pytest.raises(SandboxError, match=r"`echo no; exit 7` failed with exit code 7:\nno"):
         unpacked_images._run_step("python", root, "echo no; exit 7", runtime)
+
+
+def test_the_variable_allows_no_weaker_limits_if_it_is_0(
+    oci: OciBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = {}
+    for value in ("", "0", "1"):
+        monkeypatch.setenv(WEAKER_VARIABLE, value)
+        allowed[value] = connect()._allows_weaker
+    assert allowed == {"": False, "0": False, "1": True}

@@ -32,7 +32,7 @@ from harness.sandbox.backends import connect_backend
 from harness.sandbox.backends.base import Cause, SandboxSpec
 from harness.sandbox.backends.docker import fate
 from harness.sandbox.backends.oci import cgroups, images
-from harness.sandbox.backends.oci.backend import OciBackend, find_container
+from harness.sandbox.backends.oci.backend import WEAKER_VARIABLE, OciBackend, connect, find_container
 from harness.sandbox.backends.oci.config import make_config
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.limits import Limits
@@ -42,7 +42,7 @@ from harness.sandbox.machine.unpacked_images import copy_files, read_instruction
 OWNER = """
 import asyncio, sys
 from harness import Sandbox
-from harness.sandbox.backends.oci.backend import connect
+from harness.sandbox.backends.oci.backend import WEAKER_VARIABLE, OciBackend, connect, find_container
 
 async def main():
     async with Sandbox.open("python", writable_root=True, run_id=sys.argv[1], backend=connect()) as sandbox:
@@ -375,6 +375,22 @@ def test_no_link_in_an_archive_leads_out_of_the_image(own_cache: Path) -> None:
     assert all(path.parent.name == "root" for path in own_cache.rglob("up"))
 
 
+def test_no_module_of_an_image_runs_where_it_is_unpacked(own_cache: Path) -> None:
+    source = Path(images.__file__).with_name("unpack.py")
+    codec = Path(os.__file__).parent / "encodings" / "cp1252.py"
+    archive = make_archive(
+        make_layer(
+            (str(source)[1:], b"# coding: cp1252\n" + b"x = 1\n" * 500),
+            (str(codec)[1:], b"import os\nos.write(2, b'FROM THE IMAGE')\n"),
+            # It cannot be unpacked, so that the process reports an error.
+            ("x" * 300, b""),
+        )
+    )
+    with pytest.raises(SandboxError, match="cannot unpack a layer") as raised:
+        images.load_archive(archive, "test:2")
+    assert "FROM THE IMAGE" not in str(raised.value)
+
+
 def test_a_dockerfile_is_read_and_its_files_are_copied(tmp_path: Path) -> None:
     text = "# a\nARG BASE\nFROM ${BASE}\n\nCOPY a b /to/\nRUN one \\\n && two\n# b\ncopy d /to/d\n"
     assert list(read_instructions(text)) == [
@@ -408,3 +424,13 @@ def test_a_step_runs_in_the_image_and_its_failure_shows_its_output(oci: OciBacke
     assert (root / "made").read_text() == "0\n"
     with pytest.raises(SandboxError, match=r"`echo no; exit 7` failed with exit code 7:\nno"):
         unpacked_images._run_step("python", root, "echo no; exit 7", runtime)
+
+
+def test_the_variable_allows_no_weaker_limits_if_it_is_0(
+    oci: OciBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed = {}
+    for value in ("", "0", "1"):
+        monkeypatch.setenv(WEAKER_VARIABLE, value)
+        allowed[value] = connect()._allows_weaker
+    assert allowed == {"": False, "0": False, "1": True}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.core.errors import UsageError
+from harness.sandbox.backends.docker import engine
 from harness.sandbox.backends.docker.engine import (
     EngineReplies,
     find_podman,
@@ -91,3 +93,14 @@ def test_a_socket_of_podman_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     socket.parent.mkdir()
     socket.touch()
     assert find_podman() == str(socket)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
+def test_a_socket_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    place = tmp_path / "podman" / "podman.sock"
+    place.parent.mkdir()
+    place.touch()
+    assert engine.find_podman() == str(place)
+    os.chown(place, 12345, 12345)
+    assert engine.find_podman() != str(place)

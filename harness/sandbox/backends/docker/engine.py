@@ -245,10 +245,20 @@ def find_chosen_endpoint() -> str | None:
 
 
 def find_podman() -> str | None:
-    """Return the path of the socket where this user's Podman, or the machine's, answers Docker's requests."""
+    """Return the path of the socket where this user's Podman, or the machine's, answers Docker's requests.
+
+    A socket of another user is left alone (`su` keeps XDG_RUNTIME_DIR), because an engine can forge verdicts.
+    """
     own = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     places = (f"{own}/podman/podman.sock", "/run/podman/podman.sock")
-    return next((place for place in places if os.access(place, os.R_OK | os.W_OK)), None)
+    return next(
+        (
+            place
+            for place in places
+            if os.access(place, os.R_OK | os.W_OK) and os.stat(place).st_uid in (0, os.geteuid())
+        ),
+        None,
+    )
 
 
 def find_podman_socket(client: APIClient) -> str | None:

@@ -1,7 +1,8 @@
 """Unpack one layer of an image from stdin into a folder, which becomes the root of this process.
 
 It runs as a process of its own, because a hostile archive could have links that lead out of the folder. It
-uses the standard library only, and imports everything before it changes its root.
+uses the standard library only, and can import nothing once it has changed its root, because the modules there
+are the image's.
 """
 
 from __future__ import annotations
@@ -78,8 +79,14 @@ def main() -> None:
     os.chroot(sys.argv[1])
     os.chdir("/")
     os.chown("/", 0, 0)
-    with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*") as archive:
-        unpack(archive)
+    sys.meta_path.clear()
+    try:
+        with tarfile.open(fileobj=sys.stdin.buffer, mode="r|*") as archive:
+            unpack(archive)
+    except BaseException as error:
+        # A traceback would read the sources, and import the codecs that these name.
+        os.write(2, ascii(error).encode())
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ from harness.sandbox.machine.unpacked_images import copy_files, read_instruction
 OWNER = """
 import asyncio, sys
 from harness import Sandbox
-from harness.sandbox.backends.oci.backend import WEAKER_VARIABLE, OciBackend, connect, find_container
+from harness.sandbox.backends.oci.backend import connect
 
 async def main():
     async with Sandbox.open("python", writable_root=True, run_id=sys.argv[1], backend=connect()) as sandbox:
@@ -303,8 +303,14 @@ def make_layer(*entries: tuple[str, bytes | str | None]) -> bytes:
     return layer.getvalue()
 
 
-def make_archive(*layers: bytes) -> io.BytesIO:
-    """Return an OCI archive of an image with these layers."""
+def make_image_config(*layers: bytes, label: str = "b") -> bytes:
+    """Return the config of an image with these layers."""
+    digests = [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]
+    return json.dumps({"config": {"Labels": {"a": label}}, "rootfs": {"diff_ids": digests}}).encode()
+
+
+def make_archive(*layers: bytes, config: bytes | None = None) -> io.BytesIO:
+    """Return an OCI archive of an image with these layers, and with the config of another one if given."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
 
@@ -318,8 +324,8 @@ def make_archive(*layers: bytes) -> io.BytesIO:
             add(f"blobs/sha256/{digest}", data)
             return {"digest": f"sha256:{digest}"}
 
-        config = add_blob(json.dumps({"config": {"Labels": {"a": "b"}}}).encode())
-        manifest = {"config": config, "layers": [add_blob(layer) for layer in layers]}
+        blob = add_blob(config or make_image_config(*layers))
+        manifest = {"config": blob, "layers": [add_blob(layer) for layer in layers]}
         add("index.json", json.dumps({"manifests": [add_blob(json.dumps(manifest).encode())]}).encode())
     archive.seek(0)
     return archive
@@ -351,7 +357,7 @@ def test_of_several_images_in_an_archive_the_one_with_the_tag_is_taken(own_cache
     archive = io.BytesIO()
     names = ("a", "b")
     files = {f"{name}.tar": make_layer((name, b"1")) for name in names}
-    files |= {f"{name}.json": json.dumps({"config": {"Labels": {"n": name}}}).encode() for name in names}
+    files |= {f"{name}.json": make_image_config(files[f"{name}.tar"], label=name) for name in names}
     manifest = [
         {"Config": f"{name}.json", "Layers": [f"{name}.tar"], "RepoTags": [f"test:{name}"]} for name in names
     ]
@@ -360,9 +366,27 @@ def test_of_several_images_in_an_archive_the_one_with_the_tag_is_taken(own_cache
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    assert [images.load_archive(archive, f"test:{name}").labels["n"] for name in names] == ["a", "b"]
+    assert [images.load_archive(archive, f"test:{name}").labels["a"] for name in names] == ["a", "b"]
     with pytest.raises(SandboxError, match="no image with this tag"):
         images.load_archive(archive, "test:c")
+
+
+def test_an_archive_cannot_give_other_files_to_the_id_of_an_image(own_cache: Path) -> None:
+    layer = make_layer(("file", b"1"))
+    for layers in ((make_layer(("file", b"2")),), (layer, layer), ()):
+        with pytest.raises(SandboxError, match="the archive of image test:1 has"):
+            images.load_archive(make_archive(*layers, config=make_image_config(layer)), "test:1")
+    assert images.find_image("test:1") is None
+    (image_folder,) = [path for path in own_cache.rglob("images") if path.is_dir()]
+    assert list(image_folder.iterdir()) == []
+
+
+def test_only_its_user_can_enter_the_folder_of_images(own_cache: Path) -> None:
+    images.folder().chmod(0o777)
+    assert images.folder().stat().st_mode & 0o777 == 0o700
+    os.chown(images.folder(), 12345, 12345)
+    with pytest.raises(SandboxError, match="is not a folder of user 0"):
+        images.folder()
 
 
 def test_no_link_in_an_archive_leads_out_of_the_image(own_cache: Path) -> None:
@@ -426,11 +450,11 @@ def test_a_step_runs_in_the_image_and_its_failure_shows_its_output(oci: OciBacke
         unpacked_images._run_step("python", root, "echo no; exit 7", runtime)
 
 
-def test_the_variable_allows_no_weaker_limits_if_it_is_0(
+def test_the_variable_allows_weaker_limits_only_if_it_is_1(
     oci: OciBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     allowed = {}
-    for value in ("", "0", "1"):
+    for value in ("", "0", "false", "1"):
         monkeypatch.setenv(WEAKER_VARIABLE, value)
         allowed[value] = connect()._allows_weaker
-    assert allowed == {"": False, "0": False, "1": True}
+    assert allowed == {"": False, "0": False, "false": False, "1": True}

@@ -62,12 +62,12 @@ def connect(*, allow_weaker: bool = False) -> OciBackend:
 
     Args:
         allow_weaker: start sandboxes also without the limits of `promises.WEAKER`. The variable
-            HARNESS_ALLOW_WEAKER does the same for every command, unless it is 0.
+            HARNESS_ALLOW_WEAKER=1 does the same for every command.
 
     Raises:
         EngineUnavailableError: if the machine has no runtime, or if this user may not use it.
     """
-    allow_weaker = allow_weaker or os.environ.get(WEAKER_VARIABLE, "") not in ("", "0")
+    allow_weaker = allow_weaker or os.environ.get(WEAKER_VARIABLE) == "1"
     runtimes = find_runtimes()
     if not runtimes:
         raise EngineUnavailableError(

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -53,9 +54,19 @@ class StoredImage:
 
 
 def folder() -> Path:
-    """Return the folder of images and of running containers, which only this user can enter."""
+    """Return the folder of images and of running containers, which only this user can enter.
+
+    Raises SandboxError if it belongs to another user, who could change images.
+    """
     path = cache_dir() / "oci"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = path.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid():
+        raise SandboxError(
+            f"{path} is not a folder of user {os.geteuid()}", hint="set XDG_CACHE_HOME to a folder of yours"
+        )
+    if facts.st_mode & 0o077:
+        path.chmod(0o700)
     return path
 
 
@@ -126,16 +137,22 @@ def load_archive(archive: IO[bytes], tag: str, *, source: str = "archive") -> St
         try:
             config, layers = _read_manifest(outer, tag)
             image_id = hashlib.sha256(config).hexdigest()
-            labels = (json.loads(config).get("config") or {}).get("Labels") or {}
+            values = json.loads(config)
+            labels = (values.get("config") or {}).get("Labels") or {}
+            digests = [str(digest) for digest in values["rootfs"]["diff_ids"]]
         except (KeyError, ValueError, TypeError, IndexError) as error:
             raise SandboxError(f"the archive of image {tag} cannot be read: {error!r}") from error
         image = StoredImage(f"sha256:{image_id}", tag, labels, source)
+        # The id of an image identifies its files only if each layer is the one that the config names.
+        if len(layers) != len(digests):
+            raise SandboxError(f"the archive of image {tag} has {len(layers)} of {len(digests)} layers")
         with new_image() as root:
-            for layer in layers:
+            for layer, digest in zip(layers, digests, strict=True):
                 opened = outer.extractfile(layer)
                 if opened is None:
                     raise SandboxError(f"the archive of image {tag} lacks layer {layer}")
-                unpack_layer(opened, root)
+                if f"sha256:{unpack_layer(opened, root)}" != digest:
+                    raise SandboxError(f"the archive of image {tag} has another layer {layer} than {digest}")
             keep(image, root)
     return image
 
@@ -209,8 +226,8 @@ def keep(image: StoredImage, root: Path) -> None:
     part.rename(tags / quote(image.tag, safe=""))
 
 
-def unpack_layer(layer: IO[bytes], root: Path) -> None:
-    """Unpack one layer into a root file system. Raises SandboxError."""
+def unpack_layer(layer: IO[bytes], root: Path) -> str:
+    """Unpack one layer into a root file system; return the SHA-256 of its archive. Raises SandboxError."""
     head = layer.read(4)
     layer.seek(0)
     if head == b"\x28\xb5\x2f\xfd":
@@ -225,12 +242,19 @@ def unpack_layer(layer: IO[bytes], root: Path) -> None:
             stdin=subprocess.PIPE,
             stderr=errors,
         )
+        digest = hashlib.sha256()
         with unpacking, contextlib.suppress(BrokenPipeError):
-            shutil.copyfileobj(stream, cast(IO[bytes], unpacking.stdin), 1 << 20)
+            while part := stream.read(1 << 20):
+                digest.update(part)
+                cast(IO[bytes], unpacking.stdin).write(part)
+        # The program may end before the padding of the archive does.
+        while part := stream.read(1 << 20):
+            digest.update(part)
         if unpacking.returncode != 0:
             errors.seek(0)
             text = errors.read().decode(errors="replace")[-ERROR_CHARACTERS:].strip()
             raise SandboxError(f"cannot unpack a layer of an image: {text}")
+    return digest.hexdigest()
 
 
 def provide_layer() -> Path:

@@ -196,6 +196,7 @@ class RepeatedRun(NewRun):
     _changed: Sequence[Change] = field(default=(), init=False)
 
     def begin(self, selection: Selection) -> Selection:
+        """Return the selection with the limits of the other run, which that run's machine has extended."""
         super().begin(selection)
         return selection
 

@@ -35,6 +35,25 @@ from harness.sandbox.limits import Limits
 SIGNATURE = "signature"
 LIMITS = "limits"
 _SECRET_BYTES = 32
+# The settings that other rules of this file examine.
+EXAMINED = frozenset(
+    [
+        *("benchmark", "options", "agent", "command", "mcp_servers", "model", "base_url", "api"),
+        *("endpoints", "limits", "rounds", "timeout_seconds", "isolation"),
+    ]
+)
+# The settings that start nothing, reach nothing and weaken nothing outside of sandboxes. Any other setting
+# of an unknown folder needs --trust, unless it has its default.
+HARMLESS = frozenset(
+    [
+        *("sample_size", "sampling", "stratify_by", "task_ids", "include_quarantined", "shard"),
+        *("filter_category", "filter_difficulty", "filter_tags", "data", "split", "samples", "extract"),
+        *("n_samples", "k", "seed", "cluster_by", "system_prompt", "agent_prompt", "baseline"),
+        *("generation", "client_generation", "attempt_budget", "run_budget", "reply_cache"),
+        *("replay_from", "output_dir", "max_concurrent", "max_sandboxes", "durations_from", "runtime"),
+        *("backend", "executor", "network"),
+    ]
+)
 # An effect is shown whole, because its end could be the part that matters.
 _SHOWN = 20_000
 
@@ -297,9 +316,9 @@ def _describe_endpoint(role: str, endpoint: Endpoint) -> str:
 
 
 def find_excess(config: RunConfig, environments: Sequence[str] | None = None) -> dict[str, Any]:
-    """Return the settings of a config beyond those that the environments of its benchmark have by default.
+    """Return the settings of a config that let more happen than the defaults of its benchmark's environments.
 
-    The keys are the config's, such as `limits.memory_mb`, `rounds` and `isolation`. A limit may exceed no
+    The keys are the config's, such as `limits.memory_mb`, `rounds` and `allow_network`. A limit may exceed no
     environment's own, because the config has one value for all of them. `environments` are the benchmark's,
     if it has been loaded.
 
@@ -324,7 +343,12 @@ def find_excess(config: RunConfig, environments: Sequence[str] | None = None) ->
     if config.isolation == "run":
         # Programs of other tasks could then decide a verdict.
         excess["isolation"] = config.isolation
-    return excess
+    default = RunConfig(benchmark=config.benchmark)
+    return excess | {
+        name: getattr(config, name)
+        for name in RunConfig.model_fields.keys() - EXAMINED - HARMLESS
+        if getattr(config, name) != getattr(default, name)
+    }
 
 
 def drop_excess(config: RunConfig, excess: Mapping[str, Any]) -> RunConfig:

@@ -12,6 +12,7 @@ from case_checks import each_case
 from harness.benchmarks import definition_of
 from harness.benchmarks.options import Options, list_option_effects
 from harness.core.errors import UsageError
+from harness.runs import trust
 from harness.runs.config import RunConfig, load_config
 from harness.runs.recorded_run import add_recorded_settings
 from harness.runs.trust import Rerun, bound_rerun, list_effects, require_trust, require_trusted_file, sign_run
@@ -122,6 +123,12 @@ def test_a_run_that_stays_in_sandboxes_has_no_effect(settings: dict[str, Any]) -
         ({"benchmark": "mbpp", "limits": {"memory_mb": 8192}}, "use limits.memory_mb 8192"),
         ({"benchmark": "mbpp", "limits": {"uncounted_sockets": True}}, "use limits.uncounted_sockets True"),
         ({"benchmark": "mbpp", "isolation": "run"}, "use isolation run"),
+        ({"benchmark": "mbpp", "allow_weaker": True}, "use allow_weaker True"),
+        ({"benchmark": "mbpp", "allow_network": True}, "use allow_network True"),
+        (
+            {"benchmark": "mbpp", "executor": "ray", "ray_address": "evil.test:1"},
+            "use ray_address evil.test:1",
+        ),
         ({"benchmark": "agentbench", "rounds": 9000}, "use rounds 9000"),
         ({"benchmark": "mbpp", "timeout_seconds": 600}, "use timeout_seconds 600"),
     ],
@@ -216,6 +223,16 @@ def test_options_with_an_effect_are_refused_where_a_folder_is_merged_or_replayed
     with pytest.raises(UsageError, match=r"send requests to http://evil\.test/q"):
         load_replay(tmp_path)
     assert load_replay(tmp_path, options={"kg": {"strict": True}}).options == {"kg": {"strict": True}}
+
+
+def test_of_the_settings_without_a_rule_only_the_harmless_ones_are_taken() -> None:
+    assert RunConfig.model_fields.keys() >= trust.EXAMINED | trust.HARMLESS
+    values = {name: object() for name in RunConfig.model_fields if name not in trust.EXAMINED}
+    config = make_config(benchmark="mbpp").model_copy(update=values)
+    assert sorted(trust.find_excess(config)) == [
+        *("allow_network", "allow_weaker", "base_images", "build_ca"),
+        *("grading_network", "ray_address", "seal", "timeout_multiplier"),
+    ]
 
 
 def test_a_rerun_of_an_unknown_folder_takes_no_limit_beyond_the_defaults(tmp_path: Path) -> None:

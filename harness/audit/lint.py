@@ -1,4 +1,4 @@
-"""Check a set of task folders: their files, the attempts of the reference, and those of an empty agent.
+"""Check a set of task folders: their files, the reference's attempts and an empty agent's attempts.
 
 The attempts are made in one run. The reference must pass each time, and the empty agent must not.
 """
@@ -172,7 +172,7 @@ def _judge_references(
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """The findings on a set, the errors first. `unfinished` attempts have no verdict."""
+    """Findings on a set, errors first. `unfinished` counts the attempts without a verdict."""
 
     findings: tuple[Finding, ...]
     tasks: int

@@ -163,7 +163,7 @@ def check_canary(task: Folder) -> Iterator[Finding]:
 
 
 def check_reference(task: Folder) -> Iterator[Finding]:
-    """Yield a finding if there is no solution. Nothing can be proven without one."""
+    """Yield a finding if the solution is missing, because nothing can be proven without it."""
     if not task.folder.has_solution and not any(step.has_solution for step in task.folder.steps):
         hint = f"add {SOLUTION}/{SOLVE_SCRIPT}, so that the tests are known to be right"
         yield task.find("reference", Severity.WARNING, "there is no reference solution", hint)

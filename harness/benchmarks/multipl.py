@@ -408,7 +408,7 @@ def _read(language: Name, row: Row) -> tuple[Task, Reference[PrintedValues]] | N
         f"in one ```{form.language} block."
     )
     task = Task(task_id, "multipl-e", "python", prompt, entry_point=name, instruction=instruction)
-    # The published rows have no solutions.
+    # The published rows contain no solutions.
     solution = row.optional_text("solution") or ""
     return task, Reference(task_id, form.open(form.complete(prompt, solution)), target, solution)
 

@@ -1,4 +1,4 @@
-"""The program that a text of a samples file, or a reply of a model, stands for, and the tests that call it.
+"""Read the program in a sample or in a model's reply, and make the tests that call it.
 
 The names that trusted source defines and uses are read from its syntax tree. Nothing is run.
 """

@@ -158,7 +158,7 @@ def compare(
 
     Example: harness compare runs/before latest --regression-threshold 0.02 --format markdown -o comment.md
 
-    With --regression-threshold the exit code is 1 for a regression, and 3 if attempts have no verdict.
+    With --regression-threshold, a regression exits with 1 and attempts without a verdict exit with 3.
     """
     from harness.cli.files import open_export
     from harness.core.errors import UsageError

@@ -143,7 +143,7 @@ def scores(outcomes: Iterable[Outcome], *, is_published: bool = False) -> dict[s
     paper, whose eighth category, web browsing, is not among ours. Its `missing` names the categories that did
     not run, and its `method` is `weighted` if there is none, else `partial`. A score is None if nothing of it
     ran. AgentBench's function calls (`is_published`) have plain success rates for `db` and no score over all.
-    The score of flat records is the share of right answers, because they have no world to measure.
+    Flat records have no world to measure, so their score is the share of right answers.
     """
     by_category: dict[str, list[Outcome]] = {}
     for outcome in outcomes:

@@ -39,7 +39,7 @@ CHUNK = 16 * 1024
 
 
 class HubUnreachableError(DataError):
-    """The publisher's host does not answer or must not be asked, and the cache has no copy."""
+    """The publisher's host is unreachable or off limits, and the cache has no copy."""
 
 
 def unreachable_error(place: str, reason: str) -> HubUnreachableError:
@@ -89,7 +89,7 @@ def _ask(endpoint: str, timeout: float) -> str | None:
         if "all" in proxies:
             proxies.setdefault(scheme, proxies["all"])
     if proxies.get(endpoint.partition(":")[0], "").startswith("socks"):
-        return None  # The standard library has no SOCKS, so that only `datasets` can find out.
+        return None  # The standard library does not support SOCKS, so only `datasets` can find out.
     opener = urllib.request.build_opener(
         urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=_any_certificate()), _Stay
     )

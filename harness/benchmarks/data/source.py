@@ -64,7 +64,7 @@ class SplitFiles:
     def choose(self, folder: Path) -> Path:
         """Return the one file in a folder that holds the wanted split. Raises DataError.
 
-        Of several files, one with a published name, the benchmark's name or the word of the split goes first.
+        Among several files, one with a published name, the benchmark's or the split's name wins.
         """
         files = _list_files(folder)
         serving = [file for file in files if self._serves(file)]

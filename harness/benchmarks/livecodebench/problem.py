@@ -318,7 +318,7 @@ def problems_of(files: Sequence[ReleaseFile]) -> int:
 
 
 def name_release(release: str, source: DataSource) -> str:
-    """Return the release of rows. A file of other problems has none, whatever the user asked for."""
+    """Return the release of the rows, or None for a file of other problems, whatever the user asked for."""
     if source.kind == "bundled":
         return "no release"
     if source.kind == "path" and os.path.isfile(source.location):

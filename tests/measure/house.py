@@ -10,6 +10,7 @@ import graphlib
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 SMALL_LINES = 60
@@ -45,9 +46,13 @@ def list_files(root: Path, *, with_attacks: bool = False) -> list[Path]:
     ]
 
 
-def measure_size(root: Path) -> Size:
-    """Return the size of a tree without attacks. A function of more than 60 lines is long."""
-    texts = [path.read_text() for path in list_files(root)]
+def measure_size(root: Path, *, only: Iterable[str] = ("*",)) -> Size:
+    """Return the size of the files of a tree that match a pattern, without attacks.
+
+    A function of more than 60 lines is long.
+    """
+    paths = [path for path in list_files(root) if _matches(path.relative_to(root), only)]
+    texts = [path.read_text() for path in paths]
     lines = [text.count("\n") for text in texts]
     functions = [
         (node.end_lineno or node.lineno) - node.lineno + 1
@@ -61,6 +66,10 @@ def measure_size(root: Path) -> Size:
         small_files=sum(number < SMALL_LINES for number in lines),
         long_functions=sum(number > 60 for number in functions),
     )
+
+
+def _matches(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(str(path), pattern) for pattern in patterns)
 
 
 def measure_shape(package: Path, pyproject: Path) -> Shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import house
+import measure
 import pytest
 
 FILES = {
@@ -54,3 +55,18 @@ def test_circles_and_detours_are_faults(package: Path) -> None:
 def test_attacks_count_apart(package: Path) -> None:
     size = house.measure_size(package)
     assert (size.files, size.lines, size.small_files) == (7, 10, 7)
+
+
+def test_a_later_capability_counts_apart(package: Path) -> None:
+    size = house.measure_size(package, only=("room/b*", "o*.py"))
+    assert (size.files, size.lines) == (3, 6)
+
+
+def test_each_later_capability_has_files_of_its_own() -> None:
+    patterns = [pattern for part in measure.CAPABILITIES.values() for pattern in part]
+    sizes = {
+        pattern: house.measure_size(measure.ROOT / "harness", only=(pattern,)).files for pattern in patterns
+    }
+    together = house.measure_size(measure.ROOT / "harness", only=patterns).files
+    assert [pattern for pattern, files in sizes.items() if files == 0] == []
+    assert together == sum(sizes.values())

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from case_checks import check_together
@@ -246,11 +245,12 @@ async def pool(backend: DockerBackend) -> AsyncIterator[SandboxPool]:
         yield pool
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    return folder
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Remember how the references' tests end, as the grader does in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 async def _try(pool: SandboxPool, client: APIClient, issue: str) -> Trial:
@@ -265,9 +265,7 @@ async def _try(pool: SandboxPool, client: APIClient, issue: str) -> Trial:
 
 
 @pytest.mark.timeout(900)
-async def test_no_forgery_is_resolved_by_the_strict_rule(
-    pool: SandboxPool, client: APIClient, cache: Path
-) -> None:
+async def test_no_forgery_is_resolved_by_the_strict_rule(pool: SandboxPool, client: APIClient) -> None:
     async def forge(forgery: tuple[str, str, str, bool]) -> None:
         _name, issue, patch, is_believed = forgery
         try:
@@ -284,9 +282,7 @@ async def test_no_forgery_is_resolved_by_the_strict_rule(
 
 
 @pytest.mark.timeout(900)
-async def test_every_solution_is_resolved_by_both_rules(
-    pool: SandboxPool, client: APIClient, cache: Path
-) -> None:
+async def test_every_solution_is_resolved_by_both_rules(pool: SandboxPool, client: APIClient) -> None:
     async def solve(issue: str) -> None:
         trial = await _try(pool, client, issue)
         verdict = await judge_patch(

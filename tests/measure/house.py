@@ -37,12 +37,13 @@ class Shape:
     modules_in_cycles: int
 
 
-def list_files(root: Path, *, with_attacks: bool = False) -> list[Path]:
-    """Return the Python files of a tree in order."""
+def list_files(root: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
+    """Return the Python files of a tree that match a pattern, in order and without attacks."""
+    paths = [(path.relative_to(root), path) for path in sorted(root.rglob("*.py"))]
     return [
         path
-        for path in sorted(root.rglob("*.py"))
-        if with_attacks or _ATTACKS not in path.relative_to(root).parts
+        for name, path in paths
+        if _ATTACKS not in name.parts and any(fnmatchcase(str(name), pattern) for pattern in only)
     ]
 
 
@@ -51,8 +52,7 @@ def measure_size(root: Path, *, only: Iterable[str] = ("*",)) -> Size:
 
     A function of more than 60 lines is long.
     """
-    paths = [path for path in list_files(root) if _matches(path.relative_to(root), only)]
-    texts = [path.read_text() for path in paths]
+    texts = [path.read_text() for path in list_files(root, only=only)]
     lines = [text.count("\n") for text in texts]
     functions = [
         (node.end_lineno or node.lineno) - node.lineno + 1
@@ -66,10 +66,6 @@ def measure_size(root: Path, *, only: Iterable[str] = ("*",)) -> Size:
         small_files=sum(number < SMALL_LINES for number in lines),
         long_functions=sum(number > 60 for number in functions),
     )
-
-
-def _matches(path: Path, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(str(path), pattern) for pattern in patterns)
 
 
 def measure_shape(package: Path, pyproject: Path) -> Shape:

@@ -293,7 +293,7 @@ HOSTILE = (
 def test_hostile_replies_are_read_in_linear_time() -> None:
     for place, rule in enumerate(CodeRule):
         for piece in one_in_four(HOSTILE, place):
-            reply = text_of_length(piece, 1_900_000)
+            reply = text_of_length(piece, 600_000)
             SubmitProgram(continues_prompt=True, chosen=rule)(TASK, "reply", reply)
 
 

@@ -147,12 +147,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]
 
 
 async def graded(
-    store: RunStore,
-    sandboxes: Sandboxes,
-    *,
-    attempts: int = 2,
-    tasks: int = 1,
-    isolation: Isolation = "task",
+    store: RunStore, sandboxes: Sandboxes, *, attempts: int = 2, tasks: int = 1, isolation: Isolation = "task"
 ) -> list[AttemptRecord]:
     """Return the records of attempts that are graded one after the other, by one worker."""
     plan = [PlannedAttempt(task, n, None) for task in TASKS[:tasks] for n in range(attempts)]

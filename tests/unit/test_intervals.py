@@ -34,10 +34,6 @@ def test_wilson_interval_holds_the_rate_and_stays_in_range(trials: int, data: st
     assert low < high
 
 
-def test_wilson_interval_without_trials_is_undefined() -> None:
-    assert wilson_interval(0, 0) is None
-
-
 @each_case(("successes", "trials"), [(1, 0), (-1, 5), (6, 5)])
 def test_wilson_interval_refuses_nonsense(successes: int, trials: int) -> None:
     with pytest.raises(ValueError, match="cannot have succeeded"):
@@ -79,12 +75,13 @@ def test_bootstrap_interval_is_about_two_standard_errors_wide() -> None:
     assert high == pytest.approx(mean + 1.96 * error, abs=0.2 * error)
 
 
+def test_an_interval_without_values_is_undefined() -> None:
+    assert wilson_interval(0, 0) is None
+    assert bootstrap_interval([], seed=0) is None
+
+
 def test_bootstrap_interval_of_equal_values_is_that_value() -> None:
     assert bootstrap_interval([0.1] * 10, seed=0) == (0.1, 0.1)
-
-
-def test_bootstrap_interval_without_values_is_undefined() -> None:
-    assert bootstrap_interval([], seed=0) is None
 
 
 def test_bootstrap_interval_refuses_too_few_resamples() -> None:

@@ -236,11 +236,7 @@ def summary_of(number: int) -> Summary:
     return replace(SUMMARY, total=number, attempts=number, statuses=dict(statuses))
 
 
-LONG_TEXTS = {
-    "agent_output": "\u6570<&" * 2000,
-    "error": '"' * 5000,
-    "expected_output": "\u202e" * 5000,
-}
+LONG_TEXTS = {"agent_output": "\u6570<&" * 2000, "error": '"' * 5000, "expected_output": "\u202e" * 5000}
 MANY_METRICS = {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}}
 
 

@@ -149,13 +149,6 @@ async def test_the_sandbox_of_a_key_is_destroyed_once_no_lease_needs_it(sandboxe
         assert await number(pool, "b") == 2
 
 
-async def test_the_end_of_a_pool_waits_until_its_sandboxes_are_closed(sandboxes: Sandboxes) -> None:
-    async with SandboxPool() as pool:
-        await number(pool, "a")
-        assert sandboxes.open == {1}
-    assert sandboxes.open == set()
-
-
 async def test_a_sandbox_that_cannot_be_removed_fails_only_the_lease_that_owns_it(
     sandboxes: Sandboxes,
 ) -> None:
@@ -455,19 +448,13 @@ async def wait_while(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def claim(pool: SandboxPool, settings: SandboxSettings = SMALL, seconds: float = 10.0) -> int:
-    async with pool.lease(settings, seconds=seconds) as sandbox:
-        return sandbox.number  # type: ignore[attr-defined, no-any-return]
-
-
 async def test_a_prepared_sandbox_is_for_one_lease_without_a_key(sandboxes: Sandboxes) -> None:
     ages: list[float | None] = []
     async with SandboxPool() as pool:
         pool.on_claim = lambda _settings, _seconds, age: ages.append(age)
         assert await pool.prepare(SMALL, 10.0)
-        assert [await number(pool, "a"), await claim(pool, LARGE), await claim(pool), await claim(pool)] == [
-            *(2, 3, 1, 4)
-        ]
+        assert await number(pool, "a") == 2
+        assert [await number(pool, None, each) for each in (LARGE, SMALL, SMALL)] == [3, 1, 4]
         assert [age is not None for age in ages] == [False, True, False]
         pool.discard("a")
 
@@ -490,7 +477,7 @@ async def test_a_lost_sandbox_is_lent_to_nobody(
         await pool.prepare(SMALL, 10.0)
         await number(pool, "a")
         monkeypatch.setattr(Numbered, "is_lost", lost)
-        assert [await claim(pool), await number(pool, "a")] == ([3, 4] if lost else [1, 2])
+        assert [await number(pool, None), await number(pool, "a")] == ([3, 4] if lost else [1, 2])
 
 
 async def test_a_prepared_sandbox_gives_way_to_a_lease_that_lacks_its_memory(
@@ -499,7 +486,7 @@ async def test_a_prepared_sandbox_gives_way_to_a_lease_that_lacks_its_memory(
     monkeypatch.setattr(pools, "IDLE_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=300) as pool:
         assert await pool.prepare(SMALL, 10.0)
-        assert await claim(pool, LARGE) == 2
+        assert await number(pool, None, LARGE) == 2
         async with pool.lease(LARGE, seconds=10.0):
             assert not await pool.prepare(SMALL, 10.0), "no memory is left"
 
@@ -511,12 +498,12 @@ async def test_the_stock_follows_the_demand_of_the_last_minute(
     monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=1000) as pool, Stock(pool) as stock:
         assert stock.count == 0, "nobody has claimed one"
-        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await asyncio.gather(*(number(pool, None) for _ in range(3)))
         await wait_while(lambda: stock.count < 3)
         started = sandboxes.started
-        assert await claim(pool) <= started
+        assert await number(pool, None) <= started
         await wait_while(lambda: stock.count < 4)
-        await claim(pool, LARGE)
+        await number(pool, None, LARGE)
         for _ in range(50):
             await asyncio.sleep(0)
         assert stock.count == 4, "another one of LARGE would exceed half of the memory"
@@ -537,9 +524,9 @@ async def test_the_stock_of_all_kinds_takes_at_most_half_of_the_memory(
     monkeypatch.setattr(stocks, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=800) as pool, Stock(pool) as stock:
-        await claim(pool, LARGE)
+        await number(pool, None, LARGE)
         await wait_while(lambda: stock.ready < 1)
-        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await asyncio.gather(*(number(pool, None) for _ in range(3)))
         await wait_while(lambda: stock.ready < 2)
         for _ in range(50):
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from attempt_records import make_record
 from case_checks import each_case
 from viewer_fixtures import read_page_data, read_page_texts
 
@@ -40,14 +41,11 @@ SUMMARY = Summary(
     rate_interval=RateInterval(0.0456, 0.6994, 4),
     first_attempt_rate=0.25,
 )
-FAILED = AttemptRecord(
-    task_id="HumanEval/0",
+FAILED = make_record(
+    "HumanEval/0",
     attempt=1,
     sample_line=7,
     category="string",
-    resolved=False,
-    status=Status.FAILED,
-    score=0.0,
     metrics={"phase": "evaluator", "tests": {"passed": 3}},
     agent_output="def f():\n    return 1",
     expected_output="2",

@@ -75,16 +75,10 @@ _REQUIREMENTS = {
 }
 # The value says nothing more, or is not the fault.
 _WITHOUT_VALUE = frozenset(
-    {
-        "missing",
-        "value_error",
-        "string_too_short",
-        "extra_forbidden",
-        "too_short",
-        "too_long",
-        "union_tag_invalid",
-        "union_tag_not_found",
-    }
+    (
+        *("missing", "value_error", "string_too_short", "extra_forbidden", "too_short", "too_long"),
+        *("union_tag_invalid", "union_tag_not_found"),
+    )
 )
 
 

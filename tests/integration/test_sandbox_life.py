@@ -21,7 +21,7 @@ from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
-from harness.sandbox.container import hold_container
+from harness.sandbox.connection import hold_container
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images

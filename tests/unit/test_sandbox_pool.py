@@ -149,6 +149,13 @@ async def test_the_sandbox_of_a_key_is_destroyed_once_no_lease_needs_it(sandboxe
         assert await number(pool, "b") == 2
 
 
+async def test_the_end_of_a_pool_waits_until_its_sandboxes_are_closed(sandboxes: Sandboxes) -> None:
+    async with SandboxPool() as pool:
+        await number(pool, "a")
+        assert sandboxes.open == {1}
+    assert sandboxes.open == set()
+
+
 async def test_a_sandbox_that_cannot_be_removed_fails_only_the_lease_that_owns_it(
     sandboxes: Sandboxes,
 ) -> None:

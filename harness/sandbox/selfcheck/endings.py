@@ -11,8 +11,7 @@ import time
 from harness.core.errors import SandboxError
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, SandboxSpec
-from harness.sandbox.connection import ConnectionLost, open_connection
-from harness.sandbox.container import hold_container
+from harness.sandbox.connection import ConnectionLost, hold_container, open_connection
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.layout import HOME, SHARED_FOLDERS, SHARED_MEMORY_FOLDER, TEMPORARY_FOLDER, WORK_FOLDER
 from harness.sandbox.limits import MIB, Limits

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from harness.benchmarks.programs import build_from_solution, drop_empty, find_missing_names, parse
 from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code, remark_on_code
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import ProgramTests, Submission
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.languages import PYTHON, find_language

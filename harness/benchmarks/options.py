@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from harness.core.errors import UsageError, describe_requirement, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
 
 # A value of these types chooses among things that the benchmark knows. It cannot name a server or a file.
 _CLOSED = (bool, int, float, datetime.date, Enum, type(None))

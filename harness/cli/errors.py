@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli.commands import COMMANDS, EXAMPLES, SECTIONS, load_commands, write_examples
-from harness.core.errors import UsageError, describe_requirement, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
 from harness.core.text import escape_text
 
 # Typer exports only some errors of its parser, and not their base class.

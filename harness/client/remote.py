@@ -28,7 +28,8 @@ from harness.client.grader import (
     open_batch_grader,
 )
 from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
-from harness.core.errors import UsageError, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import quote_value
 from harness.core.portal import SyncFace, hold_face
 from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
 from harness.host.local import is_graded_by_text

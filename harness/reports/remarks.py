@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Summary
 from harness.reports.attempt_figures import UNKNOWN, describe_cost

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error, unknown_task
+from harness.core.errors import UsageError, unknown_task
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import AttemptRecord, DataSource, Status, Summary
 from harness.reports.figures import count
 from harness.reports.recorded_attempts import WallTime, list_offsets, read_time

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from harness.core.discovery import names_python_file
-from harness.core.errors import UsageError, describe_requirement, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement, quote_value
 from harness.core.secret_forms import names_secret
 from harness.models.endpoint import Endpoint
 from harness.runs.settings import KEYS, find_key, name_option

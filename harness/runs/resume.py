@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.core.errors import UsageError, describe_first_error, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
 from harness.core.inputs.files import MAX_DATA_BYTES
+from harness.core.invalid_values import describe_first_error, quote_value
 from harness.core.text import escape_terminal
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
 from harness.runs.records import PlannedAttempt, has_same_tasks

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file
+from harness.core.invalid_values import quote_value
 from harness.core.types import Status
 from harness.runs.agents import build_agent, is_built_in
 from harness.runs.agents.agent import settings_for

@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, m
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
+from harness.core.errors import HarnessError, UsageError, unknown_name, unknown_task
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec

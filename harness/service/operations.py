@@ -24,8 +24,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from harness.core.errors import describe_first_error
 from harness.core.inputs.json_text import MAX_DIGITS, BrokenJSONError, ValueCounter, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.service.errors import (
     DrainingError,

@@ -31,7 +31,8 @@ from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import SUFFIXES, Table, file_suffix
 from harness.benchmarks.data.rows import Row, describe, names_grading
 from harness.core.discovery import describe_user_error, import_user_file
-from harness.core.errors import DataError, HarnessError, UsageError, describe_requirement, unknown_name
+from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
 
 # The keys of `data`. A key of any other name would be a misspelt one more often than a split.
 SPLITS = ("train", "dev", "test")

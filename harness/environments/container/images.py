@@ -21,7 +21,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.core.errors import DataError, UsageError, describe_requirement
+from harness.core.errors import DataError, UsageError
+from harness.core.invalid_values import describe_requirement
 from harness.core.logger import get_logger
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.compose import Build, Compose, Service, find_inside

@@ -15,8 +15,9 @@ from typing import Any, NoReturn
 from pathspec import GitIgnoreSpec
 from pydantic import ValidationError
 
-from harness.core.errors import DataError, UsageError, describe_requirement
+from harness.core.errors import DataError, UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file, read_input
+from harness.core.invalid_values import describe_requirement
 from harness.environments.container.task_toml import StepTable, TaskToml
 
 TASK_TOML, INSTRUCTION, IGNORE = "task.toml", "instruction.md", ".harborignore"

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from harness.core.discovery import import_user_file, names_python_file
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.types import Submission, Task
 from harness.models.messages import ModelReply
 from harness.runs.agents.agent import (

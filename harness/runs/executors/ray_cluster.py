@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from harness.core.errors import UsageError, describe_installation, quote_value
+from harness.core.errors import UsageError, describe_installation
+from harness.core.invalid_values import quote_value
 from harness.core.logger import get_logger
 from harness.host.retries import RunStoppedError
 from harness.runs.executors.ray_nodes import EngineTaken, NodeOpener, NodeRefused, RayNode, find_alive_nodes

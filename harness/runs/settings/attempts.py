@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 from harness.sandbox.backends import BackendName
 from harness.sandbox.limits import Isolation, Limits

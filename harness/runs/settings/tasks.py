@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 
 if TYPE_CHECKING:

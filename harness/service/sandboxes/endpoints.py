@@ -12,7 +12,8 @@ from fastapi import Body, Query, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.sandbox.results import ExecResult

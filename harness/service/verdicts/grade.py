@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS
+from harness.core.invalid_values import quote_value
 from harness.core.types import Status, Verdict
 from harness.core.version import __version__
 from harness.service.errors import InvalidRequestError, ServiceError

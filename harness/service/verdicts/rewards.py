@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, ValueCounter, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import Status, Verdict
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
 from harness.service.operations import Called, make_router

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.types import Submission
 from harness.environments.workspace import find_agent_folder
 from harness.models.session import ModelSession

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from harness.core.errors import SandboxError, UsageError, quote_value
+from harness.core.errors import SandboxError, UsageError
 from harness.core.inputs.files import open_input_below
+from harness.core.invalid_values import quote_value
 from harness.core.shield import complete
 from harness.core.text import escape_terminal
 from harness.environments.workspace import Workspace, find_agent_folder

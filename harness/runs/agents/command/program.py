@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.tools import ForeignTool
 from harness.runs.agents.agent import AgentError, AttemptContext, write_prompt
 

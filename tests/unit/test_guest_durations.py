@@ -90,11 +90,8 @@ def test_every_bounded_wait_is_one_that_poll_takes(seconds: float) -> None:
     os.close(write)
 
 
-def test_a_wait_that_the_kernel_accepts_is_unchanged() -> None:
+def test_a_wait_that_the_kernel_accepts_is_unchanged_and_one_that_is_no_number_is_refused() -> None:
     assert bound_wait(0.25) == 0.25
-
-
-def test_a_wait_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="nan"):
         bound_wait(math.nan)
 
@@ -125,10 +122,6 @@ def test_the_kernel_takes_the_largest_backstop() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_backstop_is_not_below_a_limit_that_fits() -> None:
-    assert processes.compute_backstop(0.5) >= 1
-
-
 def test_processor_seconds_are_rounded_up() -> None:
     assert [bound_processor_seconds(seconds) for seconds in (0.1, 1.0, 1.1)] == [1, 1, 2]
 
@@ -136,9 +129,6 @@ def test_processor_seconds_are_rounded_up() -> None:
 @each_case("seconds", [10**400, math.inf, 1e308])
 def test_a_moment_that_no_clock_reaches_is_after_every_other(seconds: float) -> None:
     assert moment_after(1e9, seconds) > 1e300
-
-
-def test_a_moment_before_all_others_is_no_error() -> None:
     assert moment_after(5.0, -(10**400)) == 5.0
 
 
@@ -155,7 +145,5 @@ def test_an_invalid_time_is_refused_by_its_name(seconds: float) -> None:
 @each_case("seconds", [1e9, 1e300, 10**400])
 def test_a_finite_time_is_cut_down_to_a_year(seconds: float) -> None:
     assert bound_seconds("timeout", seconds) == MOST_SECONDS
-
-
-def test_the_time_of_ten_thousand_attempts_is_unchanged() -> None:
-    assert bound_seconds("deadline_seconds", 600.0 * (2 * 10_000 + 1)) == 600.0 * 20_001
+    # The time of ten thousand attempts is unchanged.
+    assert bound_seconds("deadline_seconds", 600.0 * 20_001) == 600.0 * 20_001

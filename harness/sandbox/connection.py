@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
                 self.send({"verb": "kill", "job": number})
                 exchange.answer.cancel()
             else:
-                exchange.answer.exception()  # asyncio warns of an exception that nobody retrieves
+                exchange.answer.exception()  # asyncio warns of an unretrieved exception
             del self._waiting[number], self._exchanges[number]
 
     async def drain(self) -> None:

@@ -86,7 +86,7 @@ class GuestCaller:
             await self._destroy()
             raise
         except ConnectionLost as error:
-            raise await self._diagnose(error) from error
+            raise await self.diagnose(error) from error
         if "fault" in answer:
             self.clean = False
             raise build_fault(answer["fault"])
@@ -108,7 +108,7 @@ class GuestCaller:
         message = f"the sandbox did not answer '{request}' in {seconds:.0f} s and was destroyed"
         return SandboxUnresponsive(message, outside=outside, acted_in=acted_in)
 
-    async def _destroy_silent(self, request: str, seconds: float) -> SandboxUnresponsive:
+    async def destroy_silent(self, request: str, seconds: float) -> SandboxUnresponsive:
         """Destroy the sandbox, which has not answered a request in time, and return the error."""
         self.clean = False
         error = await self._explain_silence(request, seconds)
@@ -151,7 +151,7 @@ class GuestCaller:
     def _build_disk_error(watch: DiskWatch) -> SandboxError:
         return SandboxOutOfDisk(watch.exceeded) if watch.exceeded else build_fault(watch.failure)
 
-    async def _diagnose(self, lost: ConnectionLost) -> SandboxError:
+    async def diagnose(self, lost: ConnectionLost) -> SandboxError:
         """Return the error that names the cause of a lost stream. Raises SandboxError if it is unknown."""
         if isinstance(lost, ConnectionClosed):
             return SandboxClosed()

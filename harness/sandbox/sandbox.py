@@ -21,7 +21,7 @@ from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.guest_calls import GRACE_SECONDS, GuestCaller
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
 from harness.sandbox.limits import MIB, Limits, bound_seconds
-from harness.sandbox.relay import Accept, RelayFailures, RelayListener, open_relay
+from harness.sandbox.relay import Accept, RelayListener, open_relay
 from harness.sandbox.results import (
     WINDOW_BYTES,
     ExecResult,
@@ -331,7 +331,7 @@ class Sandbox(GuestCaller):
             "columns": columns,
             "limits": limits,
         }
-        return open_terminal(self._connection, request, self._diagnose)
+        return open_terminal(self._connection, request, self.diagnose)
 
     def relay(
         self, accept: Accept, *, max_connections: int = MOST_RELAYED
@@ -355,10 +355,7 @@ class Sandbox(GuestCaller):
             raise UsageError("this sandbox has no relay", hint="open it with relay=True")
         if not 0 < max_connections <= MOST_RELAYED:
             raise UsageError(f"max_connections must be from 1 to {MOST_RELAYED}, not {max_connections}")
-        failures = RelayFailures(
-            self._diagnose, self.build_failure, lambda seconds: self._destroy_silent("relay", seconds)
-        )
-        return open_relay(self._connection, accept, max_connections, failures)
+        return open_relay(self._connection, accept, max_connections, self)
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file of at most 64 MiB as the agent's user. Relative paths start at the agent's folder.
@@ -382,7 +379,7 @@ class Sandbox(GuestCaller):
         return body
 
     async def snapshot(self) -> Snapshot:
-        """Return the files of the sandbox, from which `fork` of a host opens further ones.
+        """Return the files of the sandbox. `fork` of a host opens further sandboxes with them.
 
         It has no processes. Raises UsageError if the agent can write elsewhere than to folders in memory, or
         the files have more than 64 MiB, and SandboxError.

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 import pytest_asyncio
 from docker import APIClient
-from effort import one_in_two
+from effort import one_in_four
 
 from harness import Sandbox
 from harness.core.errors import HarnessError, SandboxError, UsageError
@@ -128,7 +128,7 @@ async def opened(backend: DockerBackend, run_id: str) -> None:
         await asyncio.sleep(30)
 
 
-@pytest.mark.parametrize("delay", one_in_two([0.0, 0.001, 0.03, 0.01, 0.1, 0.06, 0.3, 0.15, 0.5, 0.2], 0))
+@pytest.mark.parametrize("delay", one_in_four([0.0, 0.001, 0.03, 0.01, 0.1, 0.06, 0.3, 0.15, 0.5, 0.2], 0))
 async def test_a_cancellation_during_the_start_leaves_no_container(
     backend: DockerBackend, run_id: str, delay: float
 ) -> None:
@@ -177,7 +177,7 @@ async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
 
     async def work() -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(3):
+            for _ in range(2):
                 group.create_task(opened(backend, run_id))
             group.create_task(fail())
 
@@ -232,7 +232,7 @@ async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBacken
         pytest.param("yes", id="flood", marks=pytest.mark.thorough),
     ],
 )
-async def test_a_sandbox_ends_itself_at_its_deadline(
+async def test_a_sandbox_ends_itself_at_its_deadline_and_a_later_call_names_it(
     backend: DockerBackend, run_id: str, script: str
 ) -> None:
     limits = Limits(processes=64, output_mb=4096)
@@ -243,11 +243,6 @@ async def test_a_sandbox_ends_itself_at_its_deadline(
         assert await exit_code(backend, sandbox.container_id) == 3
         with contextlib.suppress(SandboxError):
             await job
-
-
-async def test_a_call_after_the_deadline_fails_at_once_and_names_it(backend: DockerBackend) -> None:
-    async with Sandbox.open("python", backend=backend, deadline_seconds=0.1) as sandbox:
-        await exit_code(backend, sandbox.container_id)
         with pytest.raises(SandboxError, match="exit code 3"):
             await sandbox.exec(["true"])
 
@@ -296,16 +291,6 @@ async def test_a_container_that_someone_else_removes_is_a_sandbox_error(
         backend.destroy(sandbox.container_id)
         with pytest.raises(SandboxError):
             await job
-
-
-@pytest.mark.usefixtures("docker_only")
-async def test_a_container_that_someone_else_kills_is_a_sandbox_error(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
-    async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
-        client.kill(sandbox.container_id)
-        with pytest.raises(SandboxError):
-            await sandbox.exec(["true"])
 
 
 # Sandboxes that cannot start.
@@ -368,5 +353,5 @@ async def test_sandboxes_can_be_opened_side_by_side(backend: DockerBackend, run_
         async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
             return str((await sandbox.exec(["echo", str(number)])).stdout)
 
-    assert await asyncio.gather(*map(answer, range(3))) == [f"{number}\n" for number in range(3)]
+    assert await asyncio.gather(*map(answer, range(2))) == ["0\n", "1\n"]
     assert containers(backend, run_id) == []

@@ -188,8 +188,6 @@ async def test_commands_are_charged_for_their_own_processor_time_and_cannot_hand
     assert 1 <= result.cpu_seconds < 1 + LATE_SECONDS
 
 
-
-
 async def test_a_program_under_tests_cannot_hand_its_processor_time_on(backend: DockerBackend) -> None:
     limits = Limits(memory_mb=256, cpu_seconds=1, wall_seconds=60)
     async with Sandbox.open("python", backend=backend, limits=limits, seccomp="strict") as sandbox:

@@ -142,7 +142,9 @@ FORGERIES = (
         "total",
         _PLUGIN
         + make_diff(
-            "stock.egg-info/entry_points.txt", "[tools]\nstock = stock\n", "[pytest11]\nstock.forge = stock.forge\n"
+            "stock.egg-info/entry_points.txt",
+            "[tools]\nstock = stock\n",
+            "[pytest11]\nstock.forge = stock.forge\n",
         ),
         True,
     ),
@@ -229,11 +231,14 @@ FORGERIES = (
         False,
     ),
 )
-# All of these load the same plugin, so one patch has them all, and one that is left in it would earn the verdict.
-# A thorough run has each in a patch of its own.
+# All of these load the same plugin, so one patch has them all, and one that is left in it would earn the
+# verdict. A thorough run has each in a patch of its own.
 TOGETHER = (
     *("a conftest of nine lines", "settings that load a plugin", "a path file from the set-up"),
-    *("a file that the image has beside its commit", "a conftest with a quoted name and line ends of Windows"),
+    *(
+        "a file that the image has beside its commit",
+        "a conftest with a quoted name and line ends of Windows",
+    ),
 )
 # These repeat the way of another forgery, so they are made with HARNESS_TESTS=thorough only.
 REPEATS = {

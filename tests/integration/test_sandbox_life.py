@@ -15,6 +15,7 @@ from effort import one_in_four
 
 from harness import Sandbox
 from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.environments.python import client as python_client
 from harness.environments.python.client import run_tests
 from harness.sandbox import reaper
 from harness.sandbox import sandbox as sandbox_module
@@ -273,6 +274,7 @@ async def test_a_guest_that_does_not_answer_is_destroyed(
 ) -> None:
     monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
     monkeypatch.setattr(sandbox_module, "FILE_SECONDS", 0.2)
+    monkeypatch.setattr(python_client, "find_longest", lambda wall_seconds: wall_seconds)
     async with Sandbox.open(
         "python", backend=backend, run_id=run_id, limits=Limits(wall_seconds=0.1)
     ) as sandbox:

@@ -27,11 +27,12 @@ from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_errors, engine_facts
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
-from harness.sandbox.machine.checks import Check, Level, diagnose, diagnosis, machine
+from harness.sandbox.machine.checks import diagnosis, machine
+from harness.sandbox.machine.checks.diagnosis import diagnose
 from harness.sandbox.machine.images import build_images
 from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.selfcheck import check, endings, isolation, probe, suite
-from harness.sandbox.selfcheck.check import Finding
+from harness.sandbox.selfcheck.check import Check, Finding, Level
 
 TRIALS = (*suite.TRIALS, *diagnosis.FURTHER)
 CANARIES = {name: check for trial in TRIALS for name, check in trial.canaries.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -19,27 +18,13 @@ from harness.environments.python import client as python_client
 from harness.environments.python.client import run_tests
 from harness.sandbox import reaper
 from harness.sandbox import sandbox as sandbox_module
-from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
-from harness.sandbox.container import hold_container
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
-
-OWNER = """
-import asyncio, sys
-from harness import Sandbox
-
-async def main():
-    async with Sandbox.open("python", run_id=sys.argv[1]) as sandbox:
-        print(sandbox.container_id, flush=True)
-        await sandbox.exec(["sleep", "600"], timeout=600)
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -190,18 +175,6 @@ async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
 # Sandboxes without a host.
 
 
-async def test_a_sandbox_whose_stream_is_closed_ends_itself(backend: DockerBackend, image: str) -> None:
-    spec = SandboxSpec(
-        image=image,
-        limits=Limits(),
-        name=f"harness-test-{secrets.token_hex(6)}",
-        labels=reaper.make_labels("test", role="sandbox", deadline_seconds=60),
-    )
-    async with hold_container(backend, spec) as container:
-        container.stream.close()
-        assert await exit_code(backend, container.id) == 0
-
-
 @pytest.mark.usefixtures("docker_only")
 async def test_a_sandbox_ends_when_the_engine_stops_it(
     client: APIClient, backend: DockerBackend, image: str
@@ -210,18 +183,6 @@ async def test_a_sandbox_ends_when_the_engine_stops_it(
         await asyncio.to_thread(client.kill, sandbox.container_id, "SIGTERM")
         ended = await asyncio.to_thread(client.wait, sandbox.container_id, timeout=10)
         assert ended["StatusCode"] == 0
-
-
-@pytest.mark.usefixtures("docker_only")
-async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBackend, run_id: str) -> None:
-    owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OWNER, run_id, stdout=asyncio.subprocess.PIPE
-    )
-    assert owner.stdout is not None
-    container = (await owner.stdout.readline()).decode().strip()
-    owner.kill()
-    await owner.wait()
-    assert await exit_code(backend, container) == 0
 
 
 @pytest.mark.parametrize(

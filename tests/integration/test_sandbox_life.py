@@ -16,7 +16,7 @@ from harness import Sandbox
 from harness.core.errors import HarnessError, SandboxError, UsageError
 from harness.environments.python import client as python_client
 from harness.environments.python.client import run_tests
-from harness.sandbox import reaper
+from harness.sandbox import guest_calls, reaper
 from harness.sandbox import sandbox as sandbox_module
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
@@ -233,7 +233,8 @@ async def test_a_guest_that_does_not_answer_is_destroyed(
     monkeypatch: pytest.MonkeyPatch,
     ask: Callable[[Sandbox], Awaitable[object]],
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
+    for module in (sandbox_module, guest_calls):
+        monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
     monkeypatch.setattr(sandbox_module, "FILE_SECONDS", 0.2)
     monkeypatch.setattr(python_client, "find_longest", lambda wall_seconds: wall_seconds)
     async with Sandbox.open(

@@ -211,9 +211,7 @@ async def cpus(sandbox: Sandbox, limits: Limits) -> Finding:
     if facts["allowed"] is not None and abs(facts["allowed"] - limits.cpus) < 0.01:
         return Finding(Level.OK, found)
     return Finding(
-        Level.WARN,
-        f"{found}, but its cgroup shows no such quota",
-        "run it again when the machine is idle",
+        Level.WARN, f"{found}, but its cgroup shows no such quota", "run it again when the machine is idle"
     )
 
 

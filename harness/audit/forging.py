@@ -40,7 +40,7 @@ from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.seal import LEVELS, Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, STEPS, TESTS, TaskFolder, list_included_files
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import FileEntry
 from harness.runs.agents.agent import AgentSettings, AttemptContext
 
 # Files of these kinds are programs, or objects that are code when they are loaded.

@@ -125,6 +125,13 @@ class EnvironmentContext:
     start: EnvironmentSnapshot | None = None
 
 
+class NoTranscript:
+    """Keeps nothing. Implements `Transcript`."""
+
+    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
+        """Drop an entry."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A part of a task with a prompt and a grading of its own. `seconds` is its share of the agent's time."""

@@ -52,13 +52,6 @@ class TaskSource(Protocol):
     def add_metrics(self, verdict: Verdict) -> Verdict: ...
 
 
-class NoTranscript:
-    """Keeps nothing, because the caller of an episode sees every call itself."""
-
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        """Drop an entry."""
-
-
 def bound_life(task: Task) -> float:
     """Return how long an episode at a task may live, in seconds."""
     return max(MOST_SECONDS, environment_spec(task.environment).agent_seconds(task))

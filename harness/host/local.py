@@ -16,11 +16,11 @@ from harness.core.shield import complete_all
 from harness.core.text import escape_terminal
 from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of, spec_of
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext, MachineRules, NoTranscript
 from harness.environments.grading import SHARED, GradingContext, grade_submission
 from harness.environments.spec import EnvironmentSpec, SandboxGrader, StateGrader
 from harness.host.engine import open_engine, remove_containers
-from harness.host.episode import Episode, EpisodeSnapshot, NoTranscript, TaskSource, bound_life
+from harness.host.episode import Episode, EpisodeSnapshot, TaskSource, bound_life
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import EXTRA, Limits, bound_seconds, count_gate_places

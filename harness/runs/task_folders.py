@@ -23,7 +23,7 @@ from harness.core.types import Submission
 from harness.environments.base import MachineRules
 from harness.environments.container.changes import FoundArtifact, find_artifacts
 from harness.environments.container.environment import ContainerEnvironment
-from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
+from harness.environments.os.file_entries import FileEntry, UnreadableFiles
 from harness.runs.attempt_ends import NOT_OF_AGENT, mention_turns
 from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, TimeIsOver, Try, limit_agent
 from harness.runs.run_files import create_run_file, link_in_run_folder, remove_run_folder

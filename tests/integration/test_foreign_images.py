@@ -12,7 +12,8 @@ from docker import APIClient
 
 from harness.core.errors import SandboxError, UsageError
 from harness.environments.container.machine import Machine, open_machine
-from harness.environments.os.root_sandbox import ShellEnd, UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
+from harness.environments.os.root_sandbox import ShellEnd
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits

@@ -14,7 +14,7 @@ from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.os import root_sandbox
 from harness.environments.os.environment import Copy, OsSetup, open_machine
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.os.scripts import Script
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(120)]

@@ -26,7 +26,7 @@ from harness.audit.results import AuditedAttempt
 from harness.audit.suite import NULL, ORACLE, Step
 from harness.core.types import AttemptRecord, Status
 from harness.environments.container.task_folder import read_task_folder
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import FileEntry
 
 ATTACKS = {attack.name: attack for attack in list_forging_attacks()}
 TESTS = """

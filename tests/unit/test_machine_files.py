@@ -9,6 +9,7 @@ import pytest
 from case_checks import each_case
 
 from harness.core.errors import SandboxError
+from harness.environments.os.file_entries import FileEntry, file_entries
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
@@ -20,7 +21,6 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import FileEntry, file_entries
 
 BEGAN = 100
 

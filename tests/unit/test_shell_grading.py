@@ -13,6 +13,7 @@ from case_checks import each_case
 
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.os import grader as shell_state
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.os.grader import (
     CHANGED_WORLD,
     PASS_UNTOUCHED,
@@ -21,7 +22,6 @@ from harness.environments.os.grader import (
     StateChecks,
     grade_state,
 )
-from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
 from harness.sandbox.results import ExecResult, Stream
 

@@ -18,11 +18,11 @@ from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
 from harness.environments.container.compose import read_services
-from harness.environments.container.images import choose_limits, find_main_image, find_services
+from harness.environments.container.images import choose_limits, find_main_image
 from harness.environments.container.machine import ContainerSandbox, Machine, describe_failure, open_machine
-from harness.environments.container.proxy import give_proxy, read_allowed_hosts
+from harness.environments.container.proxy import read_allowed_hosts
 from harness.environments.container.seal import Level
-from harness.environments.container.services import Group, Services, open_group
+from harness.environments.container.services import Group, Services, find_services, give_proxy, open_group
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
     SOLVE_SCRIPT,
@@ -38,9 +38,8 @@ from harness.environments.container.task_toml import (
     Healthcheck,
     NetworkMode,
 )
-from harness.environments.os.environment import KEEP_BYTES, format_result
-from harness.environments.os.file_copies import Snapshot, keep_files
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.environment import run_bash
+from harness.environments.os.file_entries import Snapshot, UnreadableFiles
 from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.limits import Limits
 
@@ -147,7 +146,7 @@ class ContainerEnvironment(SandboxEnvironment):
                 f"task {self.folder.name} has services beside its machine, whose files belong to its state",
                 hint="open its environment for each attempt",
             )
-        files = await keep_files(self.sandbox)
+        files = await self.sandbox.keep_files()
         return files, files.size_bytes
 
     async def collect(self) -> None:
@@ -356,17 +355,6 @@ def describe_bash(machine: Machine, shell: str, network: str) -> Tool:
         "output is left out.",
         Command,
     )
-
-
-async def run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
-    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
-    try:
-        result = await sandbox.run(
-            arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES
-        )
-    except UsageError as error:
-        return error.message
-    return format_result(result, arguments.timeout_seconds)
 
 
 async def solve(environment: ContainerEnvironment) -> Submission:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.base import EnvironmentSnapshot
-from harness.environments.os.file_copies import CopyPlan, bring_files, copy_files
-from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
+from harness.environments.os.file_entries import CopyPlan, FileEntry, FileRange, UnreadableFiles
+from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.base import (
     ForeignImage,
     ImageFacts,
@@ -243,7 +243,17 @@ class Machine:
         async def read(ranges: Sequence[FileRange]) -> bytes:
             return b"".join(contents[path][start : start + length] for path, start, length in ranges)
 
-        await copy_files(plan, read, self.sandbox)
+        await self.sandbox.copy_files(plan, read)
+
+    async def put_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Put one file into the machine, as its root. Raises as `put_files`."""
+        folder, name = posixpath.split(path)
+        archive = io.BytesIO()
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            member = tarfile.TarInfo(name)
+            member.size, member.mode, member.mtime = len(data), mode, int(time.time())
+            tar.addfile(member, io.BytesIO(data))
+        await self.put_files(archive.getvalue(), folder or "/")
 
     async def make_folders(self, paths: Sequence[str], *, mode: int) -> None:
         """Make folders that belong to root, unless something is there, and the folders above them.
@@ -254,7 +264,7 @@ class Machine:
         found = await self.sandbox.describe(wanted)
         made = [_make_folder(path) for path in wanted if path not in found]
         made = [replace(each, mode=mode) if each.path in paths else each for each in made]
-        await copy_files(CopyPlan(tuple(made)), _read_nothing, self.sandbox)
+        await self.sandbox.copy_files(CopyPlan(tuple(made)), _read_nothing)
 
     async def open_shell(self) -> str:
         """Start the shell of `sandbox.run`, and return its path. Raises UsageError, SandboxError.
@@ -363,7 +373,7 @@ async def open_machine(
         )
         if start is not None:
             sandbox.agent_acted = start.agent_acted
-            await bring_files(start.files, sandbox)
+            await sandbox.bring_files(start.files)
         if starts_main:
             await machine.start_main()
         yield machine

@@ -15,15 +15,7 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, SandboxEnvironment
-from harness.environments.os.file_copies import (
-    CopyPlan,
-    Snapshot,
-    bring_files,
-    copy_files,
-    keep_files,
-    plan_all,
-    take_snapshot,
-)
+from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
@@ -38,13 +30,7 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import (
-    FileEntry,
-    RootSandbox,
-    ShellEnd,
-    ShellResult,
-    UnreadableFiles,
-)
+from harness.environments.os.root_sandbox import RootSandbox, ShellEnd, ShellResult
 from harness.environments.os.scripts import Script, run_script
 from harness.environments.published import Published, make_tool
 from harness.environments.text_protocol import (
@@ -132,7 +118,7 @@ class Machine(SandboxEnvironment):
     ) -> None:
         super().__init__(
             sandbox,
-            {BASH: functools.partial(_run_bash, sandbox)},
+            {BASH: functools.partial(run_bash, sandbox)},
             context,
             end=sandbox.end_all,
             terminal=sandbox.terminal,
@@ -147,7 +133,7 @@ class Machine(SandboxEnvironment):
         """Open a fresh machine in the state of this one before the agent acted. Raises SandboxError."""
         async with self._lease_fresh() as copy:
             try:
-                await copy_files(plan_all(self.before.entries), self.before.read_ranges, copy)
+                await copy.copy_files(self.before.plan(), self.before.read_ranges)
             except UnreadableFiles as error:
                 # The agent has made none of these files, so the agent is not the cause.
                 message = f"the files of the set-up cannot be copied: {error}"
@@ -171,9 +157,9 @@ class Machine(SandboxEnvironment):
             of_checks = commands_of_checks(left, self.task_text, texts, list(contents))
             plan = plan_copy(left, named, fresh, set_up, mentioned, of_checks)
             await self._refuse_strange_shells(plan, named, copy)
-            await copy_files(tools, self.before.read_ranges, copy)
+            await copy.copy_files(tools, self.before.read_ranges)
             copy.agent_acted = True
-            await copy_files(plan, self.sandbox.read_ranges, copy)
+            await copy.copy_files(plan, self.sandbox.read_ranges)
             yield Copy(copy, tuple(changed_tools(left, plan, fresh, self.began_ns)))
 
     async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str], fresh: RootSandbox) -> None:
@@ -198,7 +184,7 @@ class Machine(SandboxEnvironment):
                 )
 
     async def keep_files(self) -> tuple[MachineFiles, int]:
-        left = await keep_files(self.sandbox, self.began_ns)
+        left = await self.sandbox.keep_files(self.began_ns)
         return MachineFiles(self.before, left), self.before.size_bytes + left.size_bytes
 
     @contextlib.asynccontextmanager
@@ -276,13 +262,13 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
             await set_up(sandbox, setup)
             if start is not None:
                 before = start.files.before
-                await bring_files(before, sandbox)
+                await sandbox.bring_files(before)
             else:
                 before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
         began_ns = await sandbox.begin()
         if start is not None:
             sandbox.agent_acted = start.agent_acted
-            await bring_files(start.files.left, sandbox)
+            await sandbox.bring_files(start.files.left)
         machine = Machine(sandbox, context, task_text=task.prompt, before=before, began_ns=began_ns)
         machine.publish(task, make_published(sandbox))
         yield machine
@@ -290,7 +276,7 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
 
 async def _snapshot(sandbox: RootSandbox) -> Snapshot:
     try:
-        return await take_snapshot(sandbox)
+        return await sandbox.snapshot_files()
     except UnreadableFiles as error:
         raise SandboxError(f"the set-up of the task made files that cannot be copied: {error}") from error
 
@@ -305,7 +291,8 @@ def _require_root(sandbox: Sandbox) -> RootSandbox:
     return sandbox
 
 
-async def _run_bash(sandbox: RootSandbox, arguments: Command) -> str:
+async def run_bash(sandbox: RootSandbox, arguments: Any) -> str:
+    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
     try:
         result = await sandbox.run(
             arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES

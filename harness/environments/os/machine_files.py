@@ -11,8 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from harness.environments.os.file_copies import CopyPlan, list_folders
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import CopyPlan, FileEntry, list_folders
 
 TOOL_FOLDERS = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt/harness", "/proc"),
@@ -129,7 +128,7 @@ def paths_to_describe(named: Sequence[str]) -> list[str]:
 
 
 def plan_tools(before: Sequence[FileEntry]) -> CopyPlan:
-    """Return the plan that copies the tools that the set-up made. `before` is as for `plan_all`."""
+    """Return the plan that copies the tools among the files of the set-up before an agent acted."""
     tools = tuple(entry for entry in before if _is_tool(entry.path, entry.kind))
     return CopyPlan(tools, complete=list_folders(tools))
 

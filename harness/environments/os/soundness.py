@@ -14,12 +14,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from harness.core.errors import SandboxError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Reference, Status, Submission, Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.os.environment import Machine, open_machine
 from harness.environments.os.grader import AnswerMatch, StateChecks, grade_state, solve
 from harness.environments.os.programs import SCRIPT_SECONDS
@@ -113,17 +112,12 @@ _BURDEN = Script(
 )
 
 
-class _NoTranscript:
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        return None
-
-
 async def find_unsound(
     pool: SandboxPool, settings: SandboxSettings, tried: Sequence[tuple[Task, Reference]]
 ) -> Mapping[str, str]:
     """Return the reason for each reference that cannot pass, by task id. Raises SandboxError."""
     places = asyncio.Semaphore(AT_ONCE)
-    context = EnvironmentContext(pool, settings, SECONDS, _NoTranscript())
+    context = EnvironmentContext(pool, settings, SECONDS, NoTranscript())
 
     async def try_one(task: Task, reference: Reference) -> str | None:
         async with places:

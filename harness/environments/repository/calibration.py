@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from filelock import AsyncFileLock
+
 from harness.core.errors import SandboxError
 from harness.core.lock import cache_dir
 from harness.core.logger import get_logger
-from harness.environments.container.calibration import hold_alone
 from harness.environments.repository import controls, logs, machine, trial
 from harness.environments.repository.controls import make_controls
 from harness.environments.repository.logs import ERROR, FAILED, Statuses, find_status
@@ -43,7 +44,8 @@ class Calibration:
 async def find_calibration(trial: Trial) -> Calibration:
     """Return the stored calibration of a task, or find and store it. Raises SandboxError."""
     path = _find_file(trial)
-    async with hold_alone(path.with_suffix(".lock")):
+    # Attempts at a task begin together. A thread that waits would be missing where machines start.
+    async with AsyncFileLock(path.with_suffix(".lock"), run_in_executor=False, fallback_to_soft=False):
         try:
             return Calibration(**json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):
@@ -113,7 +115,7 @@ async def write_control_script(trial: Trial) -> str | None:
         made = 0
         for path, content in contents.items():
             if (source := make_controls(content.decode("utf-8", "replace"))) is not None:
-                await machine.put_file(opened, path, source)
+                await opened.put_file(path, source.encode("utf-8", "surrogateescape"))
                 made += 1
         if not made:
             return None

@@ -10,10 +10,10 @@ from typing import Any
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
-from harness.environments.container.environment import describe_bash, run_bash
+from harness.environments.container.environment import describe_bash
 from harness.environments.container.machine import Machine
-from harness.environments.os.file_copies import Snapshot, bring_files, keep_files
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.environment import run_bash
+from harness.environments.os.file_entries import Snapshot, UnreadableFiles
 from harness.environments.repository.machine import (
     RepositorySetup,
     apply_patch,
@@ -63,7 +63,7 @@ class RepositoryEnvironment(SandboxEnvironment):
             self.facts["replaced_images"] = dict(image.replaced)
 
     async def keep_files(self) -> tuple[Snapshot, int]:
-        files = await keep_files(self.machine.sandbox)
+        files = await self.machine.sandbox.keep_files()
         return files, files.size_bytes
 
     async def take_patch(self, left_out: frozenset[str]) -> str:
@@ -99,7 +99,7 @@ async def open_repository(task: Task, context: EnvironmentContext) -> AsyncItera
             async with context.pool.gate:
                 if context.start is not None:
                     machine.sandbox.agent_acted = context.start.agent_acted
-                    await bring_files(context.start.files, machine.sandbox)
+                    await machine.sandbox.bring_files(context.start.files)
                 shell = await machine.open_shell()
         except (UsageError, UnreadableFiles) as error:
             # The other tasks of the run go on.

@@ -9,7 +9,7 @@ from typing import Any
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.container.machine import Machine
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.repository.calibration import find_calibration
 from harness.environments.repository.environment import RepositoryEnvironment
 from harness.environments.repository.logs import END, START, RepairCounts

@@ -13,7 +13,7 @@ from harness.core.text import escape_text, shorten
 from harness.environments.base import EnvironmentContext
 from harness.environments.container.machine import Machine
 from harness.environments.repository.logs import RepairCounts, Statuses, count_tests, read_log
-from harness.environments.repository.machine import RepositoryTests, apply_patch, open_prepared, put_file
+from harness.environments.repository.machine import RepositoryTests, apply_patch, open_prepared
 from harness.sandbox.backends.base import BuiltImage
 
 # The limit of one run of the tests. Source: the default of swebench's `--timeout`.
@@ -89,7 +89,7 @@ async def run_script(trial: Trial, machine: Machine, script: str) -> TestLog:
 
     Raises SandboxError.
     """
-    await put_file(machine, _SCRIPT, script)
+    await machine.put_file(_SCRIPT, script.encode("utf-8", "surrogateescape"))
     started = time.monotonic()
     result = await machine.exec(
         f"exec /bin/bash {_SCRIPT} > {_LOG} 2>&1", user="0", env=_OFFLINE, timeout=trial.limit_seconds

@@ -17,17 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.core.text import escape_text, shorten
-from harness.environments import python
 from harness.environments.container.machine import SH, Machine
 from harness.environments.container.proxied import separation
 from harness.environments.container.verifier import Tests, TestsRun, run_tests
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.sandbox.layout import FOREIGN_GUEST_COMMAND
 
 # The packages of `harness` whose modules the machine gets, under another name, because a task may have its
 # own `harness`.
 _PACKAGES = ("environments/python/guest", "environments/container/proxied")
-_TOP, _NAME = Path(python.__file__).parents[2], "harness_proxied"
+_TOP, _NAME = Path(__file__).parents[3], "harness_proxied"
 _IMPORT = re.compile(r"^(\s*(?:from|import) )harness\.environments\b", re.MULTILINE)
 _PLUGIN = f"{_NAME}.environments.container.proxied.plugin"
 _NEEDS_PYTEST = re.compile(r"\bpytest\b")

@@ -149,10 +149,10 @@ class Machine(SandboxEnvironment):
         named = named_tool_paths((self.task_text, *texts))
         async with self._lease_fresh() as copy:
             left = await self.list_left_files()
-            fresh = await copy.describe(paths_to_describe(named))
-            tools = plan_tools(self.before.entries)
             set_up = [entry.path for entry in self.before.entries]
             mentioned = mentioned_names((self.task_text, *texts))
+            fresh = await copy.describe(paths_to_describe(named, set_up, mentioned))
+            tools = plan_tools(self.before.entries)
             contents = self.before.contents.values()
             of_checks = commands_of_checks(left, self.task_text, texts, list(contents))
             plan = plan_copy(left, named, fresh, set_up, mentioned, of_checks)

@@ -121,10 +121,13 @@ def login_shells(users: bytes) -> Iterator[tuple[str, str]]:
             yield fields[0], fields[6] or "/bin/sh"
 
 
-def paths_to_describe(named: Sequence[str]) -> list[str]:
+def paths_to_describe(
+    named: Sequence[str], set_up: Sequence[str] = (), mentioned: Collection[str] = ()
+) -> list[str]:
     """Return the paths whose description in a fresh machine `plan_copy` needs."""
     parents = {str(parent) for path in named for parent in PurePosixPath(path).parents}
-    return sorted({"/", *COMMAND_FOLDERS, *SETTINGS, *named, *parents})
+    of_set_up = (path for path in set_up if path.rpartition("/")[2] in mentioned)
+    return sorted({"/", *COMMAND_FOLDERS, *SETTINGS, *named, *parents, *of_set_up})
 
 
 def plan_tools(before: Sequence[FileEntry]) -> CopyPlan:
@@ -144,8 +147,8 @@ def plan_copy(
     """Return the plan that copies the files of an agent into a fresh machine with the tools of the set-up.
 
     `left` lists every file that was changed since the machine started. `fresh` describes
-    `paths_to_describe(named)` in a machine of the same image. `set_up` are the paths that the set-up changed,
-    `mentioned` the words of the task, and `of_checks` the result of `commands_of_checks`.
+    `paths_to_describe(named, set_up, mentioned)` in a machine of the same image. `set_up` are the paths that
+    the set-up changed, `mentioned` the words of the task, and `of_checks` the result of `commands_of_checks`.
     """
     listed = {entry.path: entry for entry in left}
     wanted = _Wanted(named, fresh, set_up, mentioned, of_checks)
@@ -191,7 +194,9 @@ class _Wanted:
         self._of_set_up = frozenset(set_up)
         self._mentioned = mentioned
         opened = [path for path in named if self._may_open(path, fresh.get(path))]
-        opened += [path for path in self.set_up if self._is_named_data(path)]
+        # A folder of the image, where the set-up made a file, has tools as well.
+        of_image = {path for path, entry in fresh.items() if entry.kind == "folder"}
+        opened += [path for path in self.set_up if path not in of_image and self._is_named_data(path)]
         self._opened = tuple(opened)
         # The names that the image has in each folder that the task names. /etc holds settings of programs.
         self._image_names = {path: fresh[path].names for path in named if path in fresh and path != "/etc"}

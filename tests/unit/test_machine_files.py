@@ -205,6 +205,12 @@ def test_a_named_folder_of_the_image_opens_nothing_that_lies_in_it() -> None:
     assert copied(entry("/usr/bin/pyvenv.cfg"), named=("/usr/bin", "/usr/bin/wc")) == []
 
 
+def test_a_mentioned_folder_of_the_image_opens_nothing_though_the_set_up_changed_it() -> None:
+    left = (entry("/usr/bin/new.py", mode=0o755), entry("/usr/bin/wc", mode=0o755), entry("/usr/local/x"))
+    assert copied(*left, set_up=("/usr", "/usr/bin"), mentioned=("usr", "bin")) == []
+    assert copied(entry("/usr/made/x"), set_up=("/usr/made",), mentioned=("made",)) == ["/usr/made/x"]
+
+
 def test_only_complete_folders_lose_files() -> None:
     left = (entry("/srv", "folder"), entry("/usr/bin", "folder"), entry("/etc/cron.d", "folder"))
     assert plan_copy(left, (), FRESH, ()).complete == {"/srv", "/etc/cron.d"}

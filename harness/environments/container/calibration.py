@@ -305,10 +305,9 @@ def _has_reward(described: str) -> bool:
 
 
 def _digest(folder: TaskFolder, setup: TaskFolderSetup, rules: MachineRules) -> str:
-    code = "".join(
-        hashlib.sha256(content).hexdigest()
-        for content in (proxied.pack(), *(Path(str(module.__file__)).read_bytes() for module in _DECIDING))
-    )
+    deciding = (Path(str(module.__file__)).read_bytes() for module in _DECIDING)
+    contents = (repr(proxied.list_modules()).encode(), *deciding)
+    code = "".join(hashlib.sha256(content).hexdigest() for content in contents)
     named = (
         folder.digest,
         setup.pass_env,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,8 @@ from harness.environments.container.services import open_group, tests_name_servi
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import ENVIRONMENT, TaskFolder, resolve_env
 from harness.environments.container.verifier import Tests, TestsRun, read_tests, run_tests
-from harness.environments.os.file_entries import FileEntry, UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
+from harness.environments.os.root_sandbox import list_ahead
 from harness.environments.spec import StateGrader
 from harness.sandbox.backends.base import BuiltImage, JoinedContainer, RunsForeignImages
 from harness.sandbox.limits import Limits
@@ -191,25 +191,10 @@ async def run_at_level(
                 )
             return await run_tests(machine, tests), carried
     listing = list_artifacts(acted_in, artifacts) if level == "artifacts" else list_changes(acted_in)
-    async with _make_ahead(listing) as made, open_verifier_machine(opened, chosen) as machine:
+    async with list_ahead(listing) as made, open_verifier_machine(opened, chosen) as machine:
         carried = await carry_changes(await made, acted_in, machine, level, scene, has_tools=chosen.has_tools)
         run = run_proxied if level == "proxied" else run_tests
         return await run(machine, tests), carried
-
-
-@contextlib.asynccontextmanager
-async def _make_ahead(
-    listing: Coroutine[Any, Any, list[FileEntry]],
-) -> AsyncIterator[asyncio.Task[list[FileEntry]]]:
-    """List the files of a machine while another one starts, which takes as long."""
-    task = asyncio.create_task(listing)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # asyncio warns of an exception that nobody retrieves
 
 
 async def grade(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import posixpath
 import re
 import secrets
 import time
@@ -299,8 +300,9 @@ async def _mount(machine: Machine, mounts: Iterable[Mount], folders: Iterable[st
         elif source.is_dir():
             await machine.put_files(source, mount.target, fresh=True)
         else:
+            folder, name = posixpath.split(mount.target)
             mode = source.stat().st_mode & 0o777
-            await machine.put_file(mount.target, source.read_bytes(), mode=mode)
+            await machine.put_contents({name: source.read_bytes()}, folder or "/", mode=mode)
     if folders:
         await machine.make_folders([folder.partition(":")[0] for folder in folders], mode=0o1777)
 

@@ -30,7 +30,7 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import RootSandbox, ShellEnd, ShellResult
+from harness.environments.os.root_sandbox import RootSandbox, ShellEnd, ShellResult, list_ahead
 from harness.environments.os.scripts import Script, run_script
 from harness.environments.published import Published, make_tool
 from harness.environments.text_protocol import (
@@ -95,6 +95,62 @@ BASH = Tool(
     "jobs are available to the next command. Standard input is empty. There is no terminal and no network. "
     "The output contains stdout and stderr; the middle of a long output is left out.",
     Command,
+)
+SCRIPT = make_tool(
+    "bash_action",
+    "Execute bash code to perform an operation in the Linux environment.",
+    script=(str, "The bash script to be executed."),
+)
+_FINISHED = make_tool(
+    "finish_action",
+    "Indicate that the task has been finished or need some additional information to be finished.",
+    thought=(str, "The thought or reason indicating the task is finished."),
+)
+_ANSWERED = make_tool(
+    "answer_action", "Provide the answer to the question.", answer=(str, "The answer to the question.")
+)
+# Upstream cuts an output of more characters than the first number to the second.
+_MOST_SHOWN, _SHOWN = 800, 780
+SCRIPT_OUTPUT = "The output of the OS:\n\n"
+FINISH, ANSWER = "finish", "answer"
+DONE = "done"
+_SHELLS = ("bash", "sh", "shell")
+_INSTRUCTIONS = f"""\
+{HOW_TO_ACT}
+
+`bash`: {BASH.description}
+
+Think: YOUR THOUGHTS
+
+Act: bash
+
+```bash
+COMMAND
+```
+
+`submit` with an answer. It is in parentheses, and has quotes only if they belong to it:
+
+Think: YOUR THOUGHTS
+
+Act: answer(ANSWER)
+
+`submit` with `{DONE}`, when you were not asked for an answer:
+
+Think: YOUR THOUGHTS
+
+Act: finish
+
+A command that needs more time than usual goes into a block of JSON instead:
+
+Act: bash
+
+```json
+{{"command": COMMAND, "timeout_seconds": SECONDS}}
+```
+
+{LONGER_FENCE}"""
+_ADVICE = (
+    "Write a line `Act: bash` and the command in a block ```bash, or `Act: answer(ANSWER)`, or `Act: finish`."
 )
 
 
@@ -206,15 +262,9 @@ class Machine(SandboxEnvironment):
 
     @contextlib.asynccontextmanager
     async def list_ahead(self) -> AsyncIterator[None]:
-        """List the files that the agent left while the block starts other machines, which takes as long."""
-        self._listing = listing = asyncio.create_task(self.sandbox.list_changed())
-        try:
+        """List the files that the agent left while the block starts other machines."""
+        async with list_ahead(self.sandbox.list_changed()) as self._listing:
             yield
-        finally:
-            listing.cancel()
-            await asyncio.wait([listing])
-            if not listing.cancelled():
-                listing.exception()  # asyncio warns of an exception that nobody retrieves
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,24 +385,6 @@ def _describe_end(result: ShellResult, seconds: float) -> str:
             return f"exit code {result.exit_code}"
 
 
-SCRIPT = make_tool(
-    "bash_action",
-    "Execute bash code to perform an operation in the Linux environment.",
-    script=(str, "The bash script to be executed."),
-)
-_FINISHED = make_tool(
-    "finish_action",
-    "Indicate that the task has been finished or need some additional information to be finished.",
-    thought=(str, "The thought or reason indicating the task is finished."),
-)
-_ANSWERED = make_tool(
-    "answer_action", "Provide the answer to the question.", answer=(str, "The answer to the question.")
-)
-# Upstream cuts an output of more characters than the first number to the second.
-_MOST_SHOWN, _SHOWN = 800, 780
-SCRIPT_OUTPUT = "The output of the OS:\n\n"
-
-
 def make_published(sandbox: RootSandbox) -> Published:
     """Return AgentBench's function calls for a machine."""
 
@@ -385,49 +417,6 @@ def show_script(result: ShellResult) -> str:
     if result.ended in (ShellEnd.WALL, ShellEnd.OUTPUT, ShellEnd.KILLED, ShellEnd.MEMORY):
         text += f"\n[{_describe_end(result, MOST_COMMAND_SECONDS)}]"
     return text
-
-
-FINISH, ANSWER = "finish", "answer"
-DONE = "done"
-_SHELLS = ("bash", "sh", "shell")
-
-_INSTRUCTIONS = f"""\
-{HOW_TO_ACT}
-
-`bash`: {BASH.description}
-
-Think: YOUR THOUGHTS
-
-Act: bash
-
-```bash
-COMMAND
-```
-
-`submit` with an answer. It is in parentheses, and has quotes only if they belong to it:
-
-Think: YOUR THOUGHTS
-
-Act: answer(ANSWER)
-
-`submit` with `{DONE}`, when you were not asked for an answer:
-
-Think: YOUR THOUGHTS
-
-Act: finish
-
-A command that needs more time than usual goes into a block of JSON instead:
-
-Act: bash
-
-```json
-{{"command": COMMAND, "timeout_seconds": SECONDS}}
-```
-
-{LONGER_FENCE}"""
-_ADVICE = (
-    "Write a line `Act: bash` and the command in a block ```bash, or `Act: answer(ANSWER)`, or `Act: finish`."
-)
 
 
 def _read_command(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

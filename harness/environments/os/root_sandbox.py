@@ -7,7 +7,9 @@ once the agent has acted, and its files are copied into another sandbox.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, cast
@@ -376,6 +378,21 @@ class RootSandbox(Sandbox):
         if "refused" in header:
             raise UnreadableFiles(str(header["refused"])[:500])
         return body
+
+
+@contextlib.asynccontextmanager
+async def list_ahead(
+    listing: Coroutine[Any, Any, list[FileEntry]],
+) -> AsyncIterator[asyncio.Task[list[FileEntry]]]:
+    """List the files of a machine while the block starts another one, which takes as long."""
+    task = asyncio.create_task(listing)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # asyncio warns of an exception that nobody retrieves
 
 
 def _batches(entries: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:

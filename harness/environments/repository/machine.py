@@ -140,9 +140,15 @@ async def _require(machine: Machine, script: str, paths: Collection[str] = ()) -
         raise describe_failure("git in the image of the task", result)
 
 
+async def put_text(machine: Machine, path: str, text: str) -> None:
+    """Write a file of the grader."""
+    folder, name = posixpath.split(path)
+    await machine.put_contents({name: text.encode("utf-8", "surrogateescape")}, folder)
+
+
 async def apply_patch(machine: Machine, patch: str) -> str | None:
     """Apply a patch to the files of a repository as swebench does. Return why that failed, else None."""
-    await machine.put_file(_PATCH, patch.encode("utf-8", "surrogateescape"))
+    await put_text(machine, _PATCH, patch)
     result = await _run_git(machine, _APPLY.format(patch=_PATCH, tools=_TOOLS))
     if result.exit_code == 0 and result.limit is None:
         return None

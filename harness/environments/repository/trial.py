@@ -41,6 +41,7 @@ from harness.environments.repository.machine import (
     list_changed,
     note_moment,
     open_prepared,
+    put_text,
     take_patch,
 )
 from harness.sandbox.backends.base import BuiltImage
@@ -122,7 +123,7 @@ async def run_script(trial: Trial, machine: Machine, script: str) -> TestLog:
 
     Raises SandboxError.
     """
-    await machine.put_file(_SCRIPT, script.encode("utf-8", "surrogateescape"))
+    await put_text(machine, _SCRIPT, script)
     started = time.monotonic()
     result = await machine.exec(
         f"exec /bin/bash {_SCRIPT} > {_LOG} 2>&1", user="0", env=_OFFLINE, timeout=trial.limit_seconds
@@ -227,7 +228,7 @@ async def write_control_script(trial: Trial) -> str | None:
         made = 0
         for path, content in contents.items():
             if (source := make_controls(content.decode("utf-8", "replace"))) is not None:
-                await opened.put_file(path, source.encode("utf-8", "surrogateescape"))
+                await put_text(opened, path, source)
                 made += 1
         if not made:
             return None

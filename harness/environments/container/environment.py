@@ -6,14 +6,13 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from harness.core.errors import DataError, SandboxError, UsageError
-from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
@@ -50,8 +49,6 @@ ORACLE_VARIABLES = {"DEBIAN_FRONTEND": "noninteractive"}
 LOGS = ("/logs/agent", "/logs/artifacts", "/logs/verifier")
 SHOWN_BYTES = 64 * 1024
 
-_LOGGER = get_logger(__name__)
-
 
 class Command(Arguments):
     """A command for the shell."""
@@ -65,11 +62,45 @@ class Command(Arguments):
     )
 
 
-class ContainerEnvironment(SandboxEnvironment):
-    """The environment of a task folder: the machine where an agent acts.
+class MachineEnvironment(SandboxEnvironment):
+    """The machine of any image, where an agent acts in a shell.
 
-    Its files stay readable after `end_acting`, until the block of `open_container` ends.
+    Its files stay readable after `end_acting`, until the block of the function that opened it ends.
     """
+
+    def __init__(
+        self,
+        machine: Machine,
+        context: EnvironmentContext,
+        *,
+        image: BuiltImage,
+        network: str,
+        shell: str,
+        tests_seconds: float | None,
+    ) -> None:
+        super().__init__(
+            machine.sandbox,
+            {describe_bash(machine, shell, network): functools.partial(run_bash, machine.sandbox)},
+            context,
+            end=machine.kill_processes,
+            terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
+        )
+        self.machine = machine
+        self.image = image
+        # The limit of the tests, None for the task's own.
+        self.tests_seconds = tests_seconds
+        # The differences from the published machine, for the metrics of the attempt.
+        self.facts: dict[str, Any] = {"image": image.id}
+        if image.replaced:
+            self.facts["replaced_images"] = dict(image.replaced)
+
+    async def keep_files(self) -> tuple[Snapshot, int]:
+        files = await self.machine.sandbox.keep_files()
+        return files, files.size_bytes
+
+
+class ContainerEnvironment(MachineEnvironment):
+    """The environment of a task folder."""
 
     sandbox: ContainerSandbox
 
@@ -82,31 +113,27 @@ class ContainerEnvironment(SandboxEnvironment):
         folder: TaskFolder,
         setup: TaskFolderSetup,
         image: BuiltImage,
-        facts: Mapping[str, Any],
-        bash: Tool,
+        network: NetworkMode,
         shell: str,
         tests_seconds: float | None,
     ) -> None:
-        machine = group.main
+        table = folder.toml.environment
+        about = describe_network(folder, network, group.services) + describe_offers(table)
         super().__init__(
-            machine.sandbox,
-            {bash: functools.partial(run_bash, machine.sandbox)},
-            context,
-            end=machine.kill_processes,
-            terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
+            group.main, context, image=image, network=about, shell=shell, tests_seconds=tests_seconds
         )
-        self.machine = machine
+        asked = folder.toml.agent.network_mode or table.network
+        if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
+            self.facts["without_network"] = str(asked)
+        replaced = [pair for each in services.images.values() for pair in each.replaced] if services else []
+        if replaced:
+            self.facts["replaced_images"] = {**self.facts.get("replaced_images", {}), **dict(replaced)}
         # The machines of the services beside it, and how they start again for the tests.
         self.beside = group.services
         self.place = group.place
         self.services = services
         self.folder = folder
         self.setup = setup
-        self.image = image
-        # The differences from the published machine, for the metrics of the attempt.
-        self.facts = facts
-        # The limit of the tests, None for the folder's own.
-        self.tests_seconds = tests_seconds
         # The seal level of the grading, None if none is proven.
         self.seal_level: Level | None = "work"
         # Whether a reward counts only if the tests report each of their parts. None: if their script asks
@@ -146,8 +173,7 @@ class ContainerEnvironment(SandboxEnvironment):
                 f"task {self.folder.name} has services beside its machine, whose files belong to its state",
                 hint="open its environment for each attempt",
             )
-        files = await self.sandbox.keep_files()
-        return files, files.size_bytes
+        return await super().keep_files()
 
     async def collect(self) -> None:
         """Run the collect hooks beside the agent's processes."""
@@ -191,7 +217,6 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     hosts = read_allowed_hosts(list_allowed_hosts(first)) if network is NetworkMode.ALLOWLIST else None
     compose = await asyncio.to_thread(read_services, folder, setup.pass_env)
     image = await find_main_image(context, folder, compose)
-    facts = describe_differences(folder, image, network)
     main = functools.partial(
         open_machine,
         context.pool,
@@ -219,9 +244,6 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
                 is_public=network is NetworkMode.PUBLIC,
                 hosts=hosts,
             )
-            replaced = [pair for each in services.images.values() for pair in each.replaced]
-            if replaced:
-                facts["replaced_images"] = {**facts.get("replaced_images", {}), **dict(replaced)}
             opening = open_group(
                 *(context.pool, services, main), settings=context.settings, seconds=context.seconds
             )
@@ -243,10 +265,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
             folder=folder,
             setup=setup,
             image=image,
-            facts=facts,
-            bash=describe_bash(
-                machine, shell, describe_network(folder, network, group.services) + describe_offers(table)
-            ),
+            network=network,
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -316,17 +335,6 @@ def find_limits(task: Task, limits: Limits) -> Limits:
         return limits
     folder = read_task_folder(task.setup.folder)
     return choose_limits(limits, folder.toml.environment, folder)
-
-
-def describe_differences(folder: TaskFolder, image: BuiltImage, network: NetworkMode) -> dict[str, Any]:
-    """Return the differences of a machine from the published one, which the metrics of an attempt show."""
-    facts: dict[str, Any] = {"image": image.id}
-    if image.replaced:
-        facts["replaced_images"] = dict(image.replaced)
-    asked = folder.toml.agent.network_mode or folder.toml.environment.network
-    if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
-        facts["without_network"] = str(asked)
-    return facts
 
 
 async def wait_until_healthy(machine: Machine, check: Healthcheck) -> None:

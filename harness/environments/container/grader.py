@@ -17,7 +17,7 @@ from harness.environments.container.changes import Carried, carry_changes, list_
 from harness.environments.container.images import choose_limits, find_image, grading_variables, prepare_tools
 from harness.environments.container.machine import Machine, inspect_image, open_machine
 from harness.environments.container.proxied.run import run_proxied
-from harness.environments.container.reward import PASS_AT, REWARD
+from harness.environments.container.reward import PASS_AT, describe_reward
 from harness.environments.container.scene import Scene
 from harness.environments.container.seal import Level
 from harness.environments.container.services import open_group, tests_name_service
@@ -259,11 +259,7 @@ def make_verdict(run: TestsRun, carried: Carried, level: Level, pass_at: float =
         metrics["dropped_files"] = dict(carried.dropped)
     if run.reward is None:
         return _judge_without_reward(run, metrics)
-    metrics[REWARD] = run.reward.score
-    if set(run.reward.values) != {REWARD}:
-        metrics["rewards"] = dict(run.reward.values)
-    if run.reward.no_reward_key:
-        metrics["no_reward_key"] = 1
+    metrics |= describe_reward(run.reward)
     score = min(max(run.reward.score, 0.0), 1.0)
     if run.reward.score < pass_at:
         if run.missing_tool is not None:

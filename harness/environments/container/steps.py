@@ -19,7 +19,7 @@ from harness.environments.base import Step
 from harness.environments.container.environment import wait_until_healthy
 from harness.environments.container.grader import grade, grade_sealed
 from harness.environments.container.machine import describe_failure
-from harness.environments.container.reward import REWARD, make_reward
+from harness.environments.container.reward import REWARD, describe_reward, make_reward
 from harness.environments.container.seal import TESTS
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import (
@@ -198,11 +198,7 @@ class TaskSteps:
             reward = make_reward(
                 {key: math.fsum(each.get(key, 0.0) for each in chosen) / len(chosen) for key in keys}
             )
-            metrics[REWARD] = reward.score
-            if set(reward.values) != {REWARD}:
-                metrics["rewards"] = dict(reward.values)
-            if reward.no_reward_key:
-                metrics["no_reward_key"] = 1
+            metrics |= describe_reward(reward)
         tampering = next((each.verdict.tampering for each in self._ended if each.verdict.tampering), None)
         place = f"step {last.name} ({len(self._ended)} of {total})"
         if not rewards or not last.rewards:

@@ -31,8 +31,14 @@ from harness.core.tools import (
     TurnLimitReached,
 )
 from harness.core.types import PlainData, Task, Transcript, Verdict
-from harness.environments.published import LENIENT, PROTOCOLS, Published, PublishedProtocol, take_by_place
-from harness.environments.text_protocol import GenericProtocol
+from harness.environments.text_protocol import (
+    LENIENT,
+    PROTOCOLS,
+    GenericProtocol,
+    Published,
+    PublishedProtocol,
+    take_by_place,
+)
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.sandbox import Sandbox

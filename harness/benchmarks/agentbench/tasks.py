@@ -30,8 +30,8 @@ from harness.core.errors import UsageError
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.types import Reference, Status, Submission, Task, Verdict
 from harness.environments.base import Environment
-from harness.environments.published import FUNCTION_CALLS, LENIENT
 from harness.environments.text.short_answers import ExpectedText
+from harness.environments.text_protocol import FUNCTION_CALLS, LENIENT
 
 WEB_BROWSING = "mind2web"
 """Upstream's eighth category, which is browsing recorded web pages."""

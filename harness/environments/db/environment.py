@@ -17,8 +17,14 @@ from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, Tex
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, SandboxEnvironment
 from harness.environments.db.client import Table, ask, create_tables, reset
-from harness.environments.published import Published, make_tool
-from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
+from harness.environments.text_protocol import (
+    HOW_TO_ACT,
+    LONGER_FENCE,
+    Published,
+    TextForm,
+    make_tool,
+    read_parentheses,
+)
 from harness.environments.written_actions import WrittenAction, WrittenReply
 from harness.sandbox.failures import build_fault
 from harness.sandbox.pool import SandboxSettings

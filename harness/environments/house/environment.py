@@ -19,9 +19,8 @@ from harness.environments.base import EnvironmentContext, HostEnvironment, open_
 from harness.environments.house.game import FLUENTS, PREDICATES, Game, find_nearest
 from harness.environments.house.goal import Bindings, GoalError
 from harness.environments.house.play import HouseGame, Play, load_game
-from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.spec import StateGrader
-from harness.environments.text_protocol import NO_ACTION, TextForm
+from harness.environments.text_protocol import NO_ACTION, Published, TextForm, bound_text, make_tool
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 20

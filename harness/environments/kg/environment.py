@@ -30,8 +30,7 @@ from harness.environments.kg.graph import (
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
 from harness.environments.kg.sparql import Endpoint
-from harness.environments.published import Published
-from harness.environments.text_protocol import TextForm, read_parentheses
+from harness.environments.text_protocol import Published, TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 15

@@ -32,11 +32,12 @@ from harness.environments.os.machine_files import (
 )
 from harness.environments.os.root_sandbox import RootSandbox, ShellEnd, ShellResult, list_ahead
 from harness.environments.os.scripts import Script, run_script
-from harness.environments.published import Published, make_tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     LONGER_FENCE,
+    Published,
     TextForm,
+    make_tool,
     read_parentheses,
     read_tool_call,
 )

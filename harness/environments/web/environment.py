@@ -14,12 +14,14 @@ from pydantic import Field
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, HostEnvironment, open_without_world
-from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
+    Published,
     TextForm,
     add_advice,
+    bound_text,
     find_tool,
+    make_tool,
     read_named,
     read_tool_call,
 )

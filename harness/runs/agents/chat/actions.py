@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.text import shorten
 from harness.core.tools import AgentEnvironment, Observation, TextCall, Tool
-from harness.environments.published import PublishedProtocol
-from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, add_advice
+from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, PublishedProtocol, add_advice
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
 from harness.runs.agents.chat.call_forms import (
     ELEMENT,

@@ -587,7 +587,7 @@ OTHERS = (
     ),
     (
         "harness/environments/os/machine_files.py",
-        "        if _below(path, LOADERS):\n            return False\n",
+        "        if below(path, LOADERS):\n            return False\n",
         "",
         f"{UNIT}/test_machine_files.py::test_files_that_code_is_loaded_from_are_not_copied_though_named",
     ),

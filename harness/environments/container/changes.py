@@ -26,12 +26,11 @@ from harness.environments.container.seal import (
 )
 from harness.environments.container.task_toml import MAIN, Artifact
 from harness.environments.os.file_entries import MAX_BATCH, CopyPlan, FileEntry, UnreadableFiles
-from harness.environments.os.machine_files import SHELLS, USERS, behind_links, login_shells
+from harness.environments.os.machine_files import MAX_USERS_BYTES, SHELLS, USERS, behind_links, login_shells
 from harness.environments.os.root_sandbox import RootSandbox
 
 MAX_BYTES = 4 << 30
 MAX_FILES = 500_000
-MAX_USERS_BYTES = 1 << 20
 # The metadata of a package, whose description follows them.
 MAX_METADATA_BYTES = 1 << 14
 # A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.

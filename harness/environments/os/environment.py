@@ -18,6 +18,7 @@ from harness.environments.base import EnvironmentContext, SandboxEnvironment
 from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
+    MAX_USERS_BYTES,
     SHELLS,
     USERS,
     behind_links,
@@ -52,7 +53,6 @@ MOST_COMMAND_SECONDS = 120
 SETUP_SECONDS = 60.0
 START_SECONDS = 10.0
 KEEP_BYTES = 12_000
-MAX_USERS_BYTES = 1 << 20
 LIMITS = Limits(
     memory_mb=1024,
     processes=256,

@@ -42,6 +42,7 @@ SETTINGS = (
     *("/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly"),
 )
 USERS = "/etc/passwd"
+MAX_USERS_BYTES = 1 << 20
 # These shells are part of the image, so no agent can have replaced them. Each either runs the commands that
 # it gets or fails. `true` and `sync` do neither, so every check that acts as their user would pass.
 SHELLS = frozenset(
@@ -73,7 +74,7 @@ PARTS_OF_PROGRAMS = (
 HOMES = ("/root", "/home")
 # A task that mentions the tool is about its hidden files.
 _TOOLS_OF_HIDDEN_FILES = {".git": "git", ".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
-_PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
+PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
 # These top-level folders are links to folders of /usr.
 _LINKS = re.compile(r"^/(s?bin|lib(?:32|64|x32)?)(?=/)")
 _WORD_IN_TEXT = re.compile(r"[\w.+-]+")
@@ -87,10 +88,10 @@ def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
 
 def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in tool folders that the texts of a task name, because the task is about these."""
-    found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
+    found = {path.rstrip(".:-") for text in texts for path in PATH_IN_TEXT.findall(text)}
     plain = {behind_links(path) for path in found if ".." not in path.split("/")}
     tools = (path for path in plain if _is_tool(path, "unknown"))
-    return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
+    return tuple(sorted(path for path in tools if not below(path, LOADERS)))
 
 
 def behind_links(path: str) -> str:
@@ -167,7 +168,7 @@ def changed_tools(
     changed = [
         entry.path
         for entry in left
-        if entry.kind != "folder" and entry.ctime_ns >= since_ns and _below(entry.path, WATCHED)
+        if entry.kind != "folder" and entry.ctime_ns >= since_ns and below(entry.path, WATCHED)
     ]
     return [path for path in changed if path not in copied and "/__pycache__/" not in path] + [
         f"{folder}/{name}"
@@ -209,16 +210,16 @@ class _Wanted:
     def _may_open(path: str, entry: FileEntry | None) -> bool:
         """Return whether the task is about this path, which is new or belongs to the settings in /etc."""
         if entry is None:
-            return not _below(path, ("/dev", "/proc", "/sys", "/opt/harness"))
+            return not below(path, ("/dev", "/proc", "/sys", "/opt/harness"))
         return path.startswith("/etc/")
 
     def includes(self, entry: FileEntry) -> bool:
         path = entry.path
         if not _is_tool(path, entry.kind):
             return not self._is_hidden(path)
-        if _below(path, LOADERS):
+        if below(path, LOADERS):
             return False
-        if not _below(path, TOOL_FOLDERS):
+        if not below(path, TOOL_FOLDERS):
             return path[1:] in self._mentioned or self._is_opened(path)
         folder, _, name = path.rpartition("/")
         if folder in COMMAND_FOLDERS and name in self._of_checks and path not in self._of_set_up:
@@ -234,7 +235,7 @@ class _Wanted:
         folder, _, name = path.rpartition("/")
         if not name or name not in self._mentioned:
             return False
-        return folder not in COMMAND_FOLDERS and not _below(path, PARTS_OF_PROGRAMS)
+        return folder not in COMMAND_FOLDERS and not below(path, PARTS_OF_PROGRAMS)
 
     def _is_hidden(self, path: str) -> bool:
         """Return whether a path is hidden or in a hidden folder, and the task is not about it.
@@ -252,13 +253,13 @@ class _Wanted:
             return True
         if _TOOLS_OF_HIDDEN_FILES.get(name) in self._mentioned:
             return True
-        return "hidden" in self._mentioned and not _below(str(hidden), HOMES)
+        return "hidden" in self._mentioned and not below(str(hidden), HOMES)
 
     def is_complete(self, path: str) -> bool:
         return not _is_tool(path) or self._is_opened(path)
 
     def _is_opened(self, path: str) -> bool:
-        return _below(path, SETTINGS) or _below(path, self._opened)
+        return below(path, SETTINGS) or below(path, self._opened)
 
     def _is_new_command(self, entry: FileEntry) -> bool:
         folder, _, name = entry.path.rpartition("/")
@@ -303,9 +304,9 @@ def _is_tool(path: str, kind: str = "folder") -> bool:
     # A file at the top is one folder above the commands, where an interpreter looks for its settings.
     if path == "/" or (kind != "folder" and path.count("/") == 1):
         return True
-    return _below(path, TOOL_FOLDERS) and not _below(path, (SHARED_MEMORY,))
+    return below(path, TOOL_FOLDERS) and not below(path, (SHARED_MEMORY,))
 
 
-def _below(path: str, folders: Iterable[str]) -> bool:
+def below(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of these folders or below one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

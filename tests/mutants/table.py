@@ -607,7 +607,7 @@ OTHERS = (
         "harness/environments/os/scripts.py",
         'and not name.startswith("_")',
         "",
-        f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
+        f"{UNIT}/test_python_check_judgements.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
         "harness/host/retries.py",

@@ -66,6 +66,8 @@ _DECIDING = (
     *(changes, compose, environment, grader, images, machine, reward, scene),
     *(seal, proxied, services, steps, verifier),
 )
+# The time between two attempts to get the lock of a task.
+LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 
 
@@ -141,7 +143,10 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
         return Calibration("artifacts" if is_separate else "work", "no reference")
     path = cache_dir() / "seal" / f"{_digest(folder, setup, rules)}.json"
     # Attempts at a task begin together. A thread that waits would be missing where machines start.
-    async with AsyncFileLock(path.with_suffix(".lock"), run_in_executor=False, fallback_to_soft=False):
+    lock = AsyncFileLock(
+        path.with_suffix(".lock"), poll_interval=LOCK_SECONDS, run_in_executor=False, fallback_to_soft=False
+    )
+    async with lock:
         stored = _read(path)
         if stored is None:
             _LOGGER.info("%s: looking for the seal level by the reference", folder.name)

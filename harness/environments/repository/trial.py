@@ -54,6 +54,8 @@ SHOWN_CHARACTERS = 1500
 MAX_TEST_BYTES = 32 << 20
 # The rules that a calibration depends on.
 _DECIDING = (controls.__file__, logs.__file__, repository_machine.__file__, __file__)
+# The time between two attempts to get the lock of a task.
+LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 _SCRIPT, _LOG = "/eval.sh", "/eval.log"
 # Without a network, pip builds with the packages of the image, and does not wait for an index. pip reads this
@@ -158,7 +160,10 @@ async def find_calibration(trial: Trial) -> Calibration:
     """Return the stored calibration of a task, or find and store it. Raises SandboxError."""
     path = _find_file(trial)
     # Attempts at a task begin together. A thread that waits would be missing where machines start.
-    async with AsyncFileLock(path.with_suffix(".lock"), run_in_executor=False, fallback_to_soft=False):
+    lock = AsyncFileLock(
+        path.with_suffix(".lock"), poll_interval=LOCK_SECONDS, run_in_executor=False, fallback_to_soft=False
+    )
+    async with lock:
         try:
             return Calibration(**json.loads(path.read_bytes()))
         except (OSError, ValueError, TypeError):

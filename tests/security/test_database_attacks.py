@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from contexts import environment_context
 from docker import APIClient
 from effort import THOROUGH
@@ -94,7 +96,10 @@ REPEATS = ("a folder", "nothing", "an empty file", "a text")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def context(client: APIClient) -> AsyncIterator[EnvironmentContext]:
     await asyncio.to_thread(build_images, client, ["db"], notify=print)
-    yield environment_context(client, "db")
+    # As in a run, attempts share a sandbox one after the other, as long as it is clean.
+    context = replace(environment_context(client, "db"), key="attacks")
+    async with context.pool:
+        yield context
 
 
 @contextlib.asynccontextmanager
@@ -138,7 +143,8 @@ async def test_nothing_done_fails(context: EnvironmentContext) -> None:
 
 
 async def test_a_trigger_on_the_agents_copy_does_not_reach_the_reference(context: EnvironmentContext) -> None:
-    async with opened(context) as environment:
+    # Without a key, the reference runs in the agent's own sandbox.
+    async with opened(replace(context, key=None)) as environment:
         seen = await act(
             environment,
             f'{GOLD}; CREATE TRIGGER eat BEFORE UPDATE ON "the ""fish""" BEGIN SELECT RAISE(IGNORE); END',
@@ -224,7 +230,7 @@ async def test_no_statement_makes_a_file(context: EnvironmentContext) -> None:
             assert await read_table(environment.sandbox, TABLE.name) == TABLE, sql
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "PRAGMA writable_schema = ON",
@@ -261,8 +267,8 @@ async def shared_environment(context: EnvironmentContext) -> AsyncIterator[Datab
         yield environment
 
 
-@pytest.mark.parametrize("attack", ON_ANSWERS, ids=[attack.name for attack in ON_ANSWERS])
-@pytest.mark.parametrize("label", LABELS)
+@each_case("attack", ON_ANSWERS)
+@each_case("label", LABELS)
 async def test_no_answer_that_says_too_much_passes(attack: AnswerAttack, label: tuple[str, ...]) -> None:
     answer = attack.write_answer(TASK, 0)
     assert not (await grade_answer(DatabaseAnswer(label), Submission(answer, ""))).resolved

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,7 @@ ILLEGAL = {"fish": "flame", "action": "active", "target": 1}
 async def opened(
     target: PlainData = FIRST, *, seed: int = 0, turns: int | None = TURNS
 ) -> AsyncIterator[HostEnvironment[Any]]:
-    context = replace(no_context(turns=turns), target=target, seed=seed)
-    async with open_environment(TASK, context) as environment:
+    async with open_environment(TASK, no_context(turns=turns, target=target, seed=seed)) as environment:
         yield environment
 
 

@@ -47,10 +47,8 @@ def deep(levels: int) -> list[Any]:
     return nest
 
 
-def circular() -> list[Any]:
-    value: list[Any] = [1]
-    value.append(value)
-    return value
+CIRCULAR: list[Any] = [1]
+CIRCULAR.append(CIRCULAR)
 
 
 @given(PLAIN)
@@ -82,7 +80,7 @@ def test_plain_data_is_shown_as_python_shows_it(value: Any) -> None:
         datetime.datetime(2020, 1, 2, 3, tzinfo=datetime.timezone.utc),  # noqa: UP017 - 3.9's way
         datetime.timedelta(1, 2),
         int,
-        circular(),
+        CIRCULAR,
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -131,30 +129,20 @@ class HostileType(type):
         raise AssertionError("the repr of a class was called")
 
 
-class HostileList(Hostile, list[Any]): ...
-
-
-class HostileTuple(Hostile, tuple[Any, ...]): ...
-
-
-class HostileDict(Hostile, dict[Any, Any]): ...
-
-
-class HostileInt(Hostile, int): ...
-
-
-class HostileError(Hostile, Exception): ...
+def hostile(kind: type, *arguments: Any) -> Any:
+    """Return an object of a hostile subclass of a type."""
+    return type(f"Hostile{kind.__name__.title()}", (Hostile, kind), {})(*arguments)
 
 
 @each_case(
     ("make", "text"),
     [
         (Hostile, "<Hostile object>"),
-        (lambda: HostileList([1]), "HostileList(1)"),
-        (lambda: HostileTuple((1,)), "HostileTuple(1)"),
-        (lambda: HostileDict({1: 2}), "HostileDict({1: 2})"),
-        (lambda: HostileInt(3), "<HostileInt object>"),
-        (lambda: HostileError("x"), "HostileError('x')"),
+        (lambda: hostile(list, [1]), "HostileList(1)"),
+        (lambda: hostile(tuple, (1,)), "HostileTuple(1)"),
+        (lambda: hostile(dict, {1: 2}), "HostileDict({1: 2})"),
+        (lambda: hostile(int, 3), "<HostileInt object>"),
+        (lambda: hostile(Exception, "x"), "HostileException('x')"),
         (lambda: HostileType("Sly", (), {}), "<class 'Sly'>"),
         (lambda: HostileType("Sly", (), {})(), "<Sly object>"),
     ],

@@ -56,24 +56,13 @@ TRIPLES: list[list[Any]] = [
     ["m.two", "film.film.title", '"Two"@en-GB'],
 ]
 GRAPH = make_graph(map(parse_triple, TRIPLES))
-ONTOLOGY = Ontology(
-    frozenset(
-        {
-            "film.actor.films",
-            "film.director.films",
-            "film.film.genre",
-            "film.director.awards",
-            "film.film.title",
-        }
-    ),
-    frozenset({"film.film.length"}),
-    {
-        "film.actor.films": "film.film",
-        "film.director.films": "film.film",
-        "film.film.genre": "film.genre",
-        "film.director.awards": "award.prize",
-    },
-)
+RANGES = {
+    "film.actor.films": "film.film",
+    "film.director.films": "film.film",
+    "film.film.genre": "film.genre",
+    "film.director.awards": "award.prize",
+}
+ONTOLOGY = Ontology(frozenset({*RANGES, "film.film.title"}), frozenset({"film.film.length"}), RANGES)
 ENTITIES = {"Ada": "m.a", "Bea, the (second)": "m.b"}
 
 

@@ -224,17 +224,6 @@ async def test_questions_are_rounds() -> None:
 @each_case(
     "question",
     ["", " \u200b ", "x" * 301, "one\ntwo", "one\u2028two", "\ufdfa" * 20, 7, None, ["Is it?"]],
-    ids=[
-        "empty",
-        "invisible",
-        "long",
-        "two lines",
-        "separator",
-        "long when written out",
-        "number",
-        "null",
-        "list",
-    ],
 )
 async def test_a_question_is_one_visible_line_of_300_characters(question: Any) -> None:
     async with open_game() as environment:

@@ -36,7 +36,7 @@ NO_ANSWER = Submission("", agent_output="")
 
 
 def context(target: Any = TARGET) -> Any:
-    return replace(no_context(turns=20), target=target)
+    return no_context(turns=20, target=target)
 
 
 async def act(*calls: tuple[str, Mapping[str, Any]]) -> tuple[Any, list[str]]:

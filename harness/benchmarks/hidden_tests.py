@@ -16,7 +16,8 @@ from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_jso
 from harness.core.types import ProgramTests, Submission
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.languages import PYTHON, find_language
-from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
+from harness.environments.python.stdin_programs import StdinTest, StdinTests
+from harness.environments.python.verdicts import MOST_STDOUT_BYTES
 
 # The CPU time of a program on one test, in seconds.
 TEST_SECONDS = 6.0

@@ -9,7 +9,7 @@ from case_checks import each_case
 
 from harness.core.types import Status
 from harness.environments.python.client import TestReport, read_report
-from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_report
+from harness.environments.python.verdicts import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_report
 from harness.sandbox.results import LIMIT_NAMES, Stream
 
 NOTHING = Stream(b"", b"", 0)

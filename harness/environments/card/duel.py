@@ -31,6 +31,13 @@ _SKILLS: Mapping[Active, str] = {
     Active.SHIELD: "uses its active skill on its own side, and gains attack",
 }
 
+NORMAL_CHANCE = 0.3
+"""How likely `baseline1` attacks instead of using a skill."""
+
+MOST_ILLEGAL = 5
+"""The number of illegal tries without a legal move between them that loses the game."""
+ALL_HEALTH = HEALTH * TEAM
+
 
 def describe_state(game: Game, side: int) -> str:
     """Return both teams as the player of `side` sees them, and the move that is due."""
@@ -104,10 +111,6 @@ def _whose(owner: int, side: int) -> str:
     return "your" if owner == side else "the enemy's"
 
 
-NORMAL_CHANCE = 0.3
-"""How likely `baseline1` attacks instead of using a skill."""
-
-
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """An opponent that plays by a fixed policy, always for the side that moves."""
@@ -175,11 +178,6 @@ BASELINES: Mapping[str, Baseline] = {
     "baseline2": Baseline(_guess_unknown, _act_by_rule),
 }
 """The opponents by name."""
-
-
-MOST_ILLEGAL = 5
-"""The number of illegal tries without a legal move between them that loses the game."""
-ALL_HEALTH = HEALTH * TEAM
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,30 @@ FILE, JOURNAL = "database.sqlite", "database.sqlite-journal"
 # The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
 
+_EXECUTE = make_tool(
+    "execute_sql",
+    "Executes a given SQL statement on the database and returns the result.",
+    query=(str, "The SQL query to be executed."),
+)
+_COMMIT = make_tool(
+    "commit_final_answer",
+    "Commits the final answer after all operations are completed.",
+    answers=(list[str], "The list of final answers to commit."),
+)
+# The time of a query upstream, in seconds.
+_PUBLISHED_SECONDS = 60.0
+
+OPERATION, ANSWER = "operation", "answer"
+_FINAL_ANSWER = re.compile(
+    r"(?P<before>[ \t>*_#`-]*+)final[ \t]++answer[ \t*_`]*+[:：][ \t]*+(?P<bold>\*{0,2}+)(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+
+_ADVICE = (
+    "Write a line `Action: Operation` and the SQL in a block ```sql, or the lines `Action: Answer` and "
+    "`Final Answer: ANSWER`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSetup:
@@ -174,20 +198,6 @@ class Database(SandboxEnvironment):
         self.sandbox.agent_acted = not clean
 
 
-_EXECUTE = make_tool(
-    "execute_sql",
-    "Executes a given SQL statement on the database and returns the result.",
-    query=(str, "The SQL query to be executed."),
-)
-_COMMIT = make_tool(
-    "commit_final_answer",
-    "Commits the final answer after all operations are completed.",
-    answers=(list[str], "The list of final answers to commit."),
-)
-# The time of a query upstream, in seconds.
-_PUBLISHED_SECONDS = 60.0
-
-
 def make_published(sandbox: Sandbox) -> Published:
     """Return AgentBench's function calls for a database."""
 
@@ -231,12 +241,6 @@ async def _require_all_ended(sandbox: Sandbox) -> None:
         raise build_fault("the machine did not end a process that ran the agent's SQL")
 
 
-OPERATION, ANSWER = "operation", "answer"
-_FINAL_ANSWER = re.compile(
-    r"(?P<before>[ \t>*_#`-]*+)final[ \t]++answer[ \t*_`]*+[:：][ \t]*+(?P<bold>\*{0,2}+)(?P<answer>.*)",
-    re.IGNORECASE | re.ASCII,
-)
-
 _INSTRUCTIONS = f"""\
 {HOW_TO_ACT}
 
@@ -258,10 +262,6 @@ Action: Answer
 Final Answer: ["Ada", "Grace"]
 
 {LONGER_FENCE}"""
-_ADVICE = (
-    "Write a line `Action: Operation` and the SQL in a block ```sql, or the lines `Action: Answer` and "
-    "`Final Answer: ANSWER`."
-)
 
 
 def _read_operation(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

@@ -42,6 +42,8 @@ The task ends by itself as soon as it is done{end}.
 """
 _GIVE_UP = ", so call `submit` only to give up"
 
+_TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
+
 
 class HouseOptions(Options):
     """The options of `house`."""
@@ -168,8 +170,6 @@ def _read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     )
     return task, Reference(task_id, "done", target, f"the task is done. {row.text('goal')}")
 
-
-_TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
 
 CATEGORY = Category(
     name=_NAME,

@@ -34,6 +34,26 @@ WON = "won"
 FORFEITED = "forfeited"
 REPEATED = f"You sent the same action {MOST_EQUAL} times in a row, which ends the task."
 
+_MARKS = " \t*_`\"'"
+_INSTRUCTIONS = """\
+In each reply, write your thoughts first, then exactly one action on its own line, and then stop. The next \
+message shows its result. Write one of the available actions after `ACTION:`, exactly as it is listed:
+
+THOUGHT: your thoughts
+ACTION: your next action
+
+To give up, write `ACTION: submit` instead."""
+_IN_LINE = re.compile(r"\bACTION:([^\n]*)")
+_ADVICE = "Write a line `ACTION:` with one of the available actions."
+
+_TREATMENTS = {
+    "isclean": ("clean", "sinkbasintype"),
+    "ishot": ("heat", "microwavetype"),
+    "iscool": ("cool", "fridgetype"),
+}
+# A game with many objects of the same type has thousands of plans, and almost always the first one wins.
+_MOST_PLANS = 5000
+
 
 class Action(Arguments):
     """The arguments of `take_action`."""
@@ -121,19 +141,6 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
     yield environment
 
 
-_MARKS = " \t*_`\"'"
-_INSTRUCTIONS = """\
-In each reply, write your thoughts first, then exactly one action on its own line, and then stop. The next \
-message shows its result. Write one of the available actions after `ACTION:`, exactly as it is listed:
-
-THOUGHT: your thoughts
-ACTION: your next action
-
-To give up, write `ACTION: submit` instead."""
-_IN_LINE = re.compile(r"\bACTION:([^\n]*)")
-_ADVICE = "Write a line `ACTION:` with one of the available actions."
-
-
 def _read_written(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
     action = reply.actions[0]
     text, is_complete = _read_text(action)
@@ -193,15 +200,6 @@ async def grade_game(
 
 
 GRADERS = (StateGrader(HouseGame, grade_game),)
-
-
-_TREATMENTS = {
-    "isclean": ("clean", "sinkbasintype"),
-    "ishot": ("heat", "microwavetype"),
-    "iscool": ("cool", "fridgetype"),
-}
-# A game with many objects of the same type has thousands of plans, and almost always the first one wins.
-_MOST_PLANS = 5000
 
 
 class NoPlan(Exception):

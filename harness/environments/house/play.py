@@ -33,6 +33,9 @@ _STATES = (
     (("iscool",), "a cold"),
 )
 
+# Published games have 60 KB.
+MAX_GAME_BYTES = 4 * 1024 * 1024
+
 
 class Play:
     """A game that is being played.
@@ -263,10 +266,6 @@ def _join(texts: list[str]) -> str:
     if len(texts) < 2:
         return "".join(texts) or _NOTHING
     return f"{', '.join(texts[:-1])}, and {texts[-1]}"
-
-
-# Published games have 60 KB.
-MAX_GAME_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

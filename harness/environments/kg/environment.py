@@ -40,6 +40,20 @@ MAX_NAME_CHARACTERS = 1000
 Source = Literal["made for the task", "graph file", "SPARQL endpoint"]
 """Where the graph of a task comes from."""
 
+# Work on more triples than this may take some milliseconds.
+_SMALL_GRAPH = 2000
+
+# Upstream reads the answer of its function calls from the text of a reply.
+PUBLISHED_ANSWER = re.compile(r"(?:Find|Final) Answer: (#\d+)")
+_ANSWER = "answer"
+_FINAL_ANSWER = re.compile(
+    r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+_MARKS = " \t*_`."
+
+_ADVICE = "Write one line `Action: FUNCTION(ARGUMENTS)`, or `Final Answer: #NUMBER` to end."
+
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeSetup:
@@ -174,10 +188,6 @@ async def run_blocking(
     return await asyncio.to_thread(work)
 
 
-# Work on more triples than this may take some milliseconds.
-_SMALL_GRAPH = 2000
-
-
 def _is_small(graph: Graph) -> bool:
     left = _SMALL_GRAPH
     for relations in graph.edges.values():
@@ -209,14 +219,6 @@ def _find_knowledge(target: KnowledgeAnswer) -> Knowledge:
     return target.graph or Graph({})
 
 
-# Upstream reads the answer of its function calls from the text of a reply.
-PUBLISHED_ANSWER = re.compile(r"(?:Find|Final) Answer: (#\d+)")
-_ANSWER = "answer"
-_FINAL_ANSWER = re.compile(
-    r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",
-    re.IGNORECASE | re.ASCII,
-)
-_MARKS = " \t*_`."
 _ACTIONS = "\n\n".join(
     f"Action: {tool.name}({', '.join(FUNCTIONS[tool.name])})\n{tool.description}" for tool in TOOLS
 )
@@ -229,7 +231,6 @@ message shows the observation. The actions are these:
 When a variable holds the answer, end with its name instead of an action:
 
 Final Answer: #3"""
-_ADVICE = "Write one line `Action: FUNCTION(ARGUMENTS)`, or `Final Answer: #NUMBER` to end."
 
 
 def _read_function(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

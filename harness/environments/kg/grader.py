@@ -35,6 +35,11 @@ from harness.environments.spec import StateGrader
 _SHOWN = 5
 _SHOWN_CHARACTERS = 60
 
+_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
+_VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
+# The largest count that a graph is made for.
+MAX_COUNT = 5000
+
 
 def f1_score(found: Set[str], expected: Set[str]) -> float:
     """Return the harmonic mean of precision and recall, from 0 to 1. It is 0 if nothing is right."""
@@ -99,12 +104,6 @@ async def solve(environment: HostEnvironment[Session], target: KnowledgeAnswer) 
         names = FUNCTIONS[action.function]
         await environment.call(action.function, dict(zip(names, action.arguments, strict=True)))
     return f"#{len(environment.state.variables) - 1}" if environment.state.variables else "none"
-
-
-_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
-_VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
-# The largest count that a graph is made for.
-MAX_COUNT = 5000
 
 
 class GoldError(Exception):

@@ -34,6 +34,29 @@ MAX_STEPS = 100
 
 _CALL = re.compile(r"\s*(?P<function>[a-z_]{1,40})\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
 
+# Freebase writes its time zone after each date, and upstream's gold answers leave it out.
+_ZONE = "-08:00"
+_LITERAL = re.compile(
+    r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)|\^\^(?P<datatype>\S+))?', re.DOTALL
+)
+# A longer text is not read as a number.
+_MAX_DIGITS = 40
+_LAST_WORD = re.compile(r"\w+(?=>?\Z)", re.ASCII)
+# The datatypes of XML Schema whose values are numbers.
+_NUMERIC = frozenset(
+    {
+        *("integer", "int", "long", "short", "byte", "decimal", "float", "double"),
+        *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
+        *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
+    }
+)
+
+# The place of a value in the order of values.
+_Rank = tuple[int, float, str]
+
+# The type of a node without a known type, as in Freebase.
+ANY_TYPE = "common.topic"
+
 
 @dataclass(frozen=True, slots=True)
 class Entity:
@@ -158,24 +181,6 @@ def intersect(first: Program, second: Program) -> Program:
     return Count(Intersection(*parts))
 
 
-# Freebase writes its time zone after each date, and upstream's gold answers leave it out.
-_ZONE = "-08:00"
-_LITERAL = re.compile(
-    r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)|\^\^(?P<datatype>\S+))?', re.DOTALL
-)
-# A longer text is not read as a number.
-_MAX_DIGITS = 40
-_LAST_WORD = re.compile(r"\w+(?=>?\Z)", re.ASCII)
-# The datatypes of XML Schema whose values are numbers.
-_NUMERIC = frozenset(
-    {
-        *("integer", "int", "long", "short", "byte", "decimal", "float", "double"),
-        *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
-        *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A value at the end of a triple."""
@@ -196,9 +201,6 @@ Node = str | Literal
 """An entity by its id, or a literal."""
 
 Triple = tuple[str, str, Node]
-
-# The place of a value in the order of values.
-_Rank = tuple[int, float, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,10 +387,6 @@ def _rank(value: Node) -> _Rank:
     if value.number is not None:
         return (1, value.number, "")
     return (2, 0.0, value.text)
-
-
-# The type of a node without a known type, as in Freebase.
-ANY_TYPE = "common.topic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,23 @@ from harness.environments.written_actions import WrittenReply
 
 TURNS = 25
 
+_ACT = re.compile(r"[\s>*_#`-]*act(?:ion)?[\s*_`]*[:：]", re.IGNORECASE)
+# Labels that models write before their question.
+_LABEL = re.compile(r"(?:question(?: \d+)?|q\d*|问题|提问)\s*[:：]\s*", re.IGNORECASE)
+_MARKS = " \t>*_#`"
+_INSTRUCTIONS = """\
+Write one question in each reply, and nothing else. Only the first line of a reply is read, and it is the \
+question for the host. The next message shows the host's answer.
+
+To end the game before all is found, write the line `Act: submit`."""
+_ADVICE = "Write your question for the host on the first line."
+_ONLY_FIRST_LINE = "[Only the first line of your reply was read as the question.]"
+
+# A sign of tampering, in the same words each time, so that reports can count it.
+VOID_ROUNDS = "the host confirmed facts of other puzzles"
+
+DONE = "done"
+
 
 class Question(Arguments):
     """The arguments of `ask`."""
@@ -99,19 +116,6 @@ def _choose_host(puzzle: LateralPuzzle, context: EnvironmentContext) -> Host:
     return ModelHost(context.judge, context.seed)
 
 
-_ACT = re.compile(r"[\s>*_#`-]*act(?:ion)?[\s*_`]*[:：]", re.IGNORECASE)
-# Labels that models write before their question.
-_LABEL = re.compile(r"(?:question(?: \d+)?|q\d*|问题|提问)\s*[:：]\s*", re.IGNORECASE)
-_MARKS = " \t>*_#`"
-_INSTRUCTIONS = """\
-Write one question in each reply, and nothing else. Only the first line of a reply is read, and it is the \
-question for the host. The next message shows the host's answer.
-
-To end the game before all is found, write the line `Act: submit`."""
-_ADVICE = "Write your question for the host on the first line."
-_ONLY_FIRST_LINE = "[Only the first line of your reply was read as the question.]"
-
-
 def _read_question(reply: str) -> TextCall | TextFault | None:
     """Return the question in the first line, None if the line is an action."""
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip(_MARKS)]
@@ -146,10 +150,6 @@ TEXT_FORM = TextForm(
 
 Source: the task `lateralthinkingpuzzle` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
 """
-
-
-# A sign of tampering, in the same words each time, so that reports can count it.
-VOID_ROUNDS = "the host confirmed facts of other puzzles"
 
 
 async def grade_game(
@@ -201,9 +201,6 @@ def measure(game: LateralGame, turns: int) -> dict[str, Any]:
 
 
 GRADERS = (StateGrader(LateralPuzzle, grade_game),)
-
-
-DONE = "done"
 
 
 async def solve(environment: HostEnvironment[LateralGame], puzzle: LateralPuzzle) -> str:

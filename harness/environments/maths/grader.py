@@ -32,6 +32,28 @@ if TYPE_CHECKING:
 # The limit on a command's whole life. The command itself bounds the time of each question.
 SERVICE_CPU_SECONDS = 24 * 3600
 
+IMAGE = "maths"
+
+METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
+CPU_SECONDS = 3
+# The job ends each comparison itself. These limits cover its start and comparisons that it fails to end.
+_WALL_SECONDS = 60.0
+_START_SECONDS = 120.0
+_SHOWN_CHARACTERS = 80
+# -P keeps the command's folder out of the paths that it imports from.
+COMMAND = (
+    *("/usr/bin/python3", "-s", "-B", "-P"),
+    "/opt/harness/harness/environments/maths/guest/compare.py",
+)
+# Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
+_EVIDENCE = {
+    Status.TIMEOUT: "the comparison reached its limit on CPU time",
+    Status.MEMORY_LIMIT: "the comparison reached its memory limit",
+    Status.CRASHED: "the comparison crashed",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswer:
@@ -97,29 +119,6 @@ def read_reply(header: AskReply, body: bytes) -> ServiceAnswer:
         stderr=facts["stderr"],
         clean=facts["clean"],
     )
-
-
-IMAGE = "maths"
-
-METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
-CPU_SECONDS = 3
-# The job ends each comparison itself. These limits cover its start and comparisons that it fails to end.
-_WALL_SECONDS = 60.0
-_START_SECONDS = 120.0
-_SHOWN_CHARACTERS = 80
-# -P keeps the command's folder out of the paths that it imports from.
-COMMAND = (
-    *("/usr/bin/python3", "-s", "-B", "-P"),
-    "/opt/harness/harness/environments/maths/guest/compare.py",
-)
-# Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
-_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
-_STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
-_EVIDENCE = {
-    Status.TIMEOUT: "the comparison reached its limit on CPU time",
-    Status.MEMORY_LIMIT: "the comparison reached its memory limit",
-    Status.CRASHED: "the comparison crashed",
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,13 @@ TURNS = 20
 MAX_KEYWORDS_CHARACTERS = 1000
 MAX_VALUE_CHARACTERS = 1000
 
+# The text ends with the last bracket of its line, because the values of options may hold brackets.
+_WRITTEN = re.compile(
+    r"[ \t>*_`-]*+(?P<verb>search|click)(?:_action)?[ \t]*+\[(?P<text>[^\n]*)\]", re.IGNORECASE | re.ASCII
+)
+
+_ADVICE = "Write a line `Action: search[KEYWORDS]` or `Action: click[VALUE]`."
+
 
 class Search(Arguments):
     """The arguments of `search_action`."""
@@ -145,10 +152,6 @@ def choose_values(page: Page, wanted: tuple[str, ...]) -> Iterator[str]:
 
 
 _VERBS: Mapping[str, tuple[Tool, str]] = {"search": (SEARCH, "keywords"), "click": (CLICK, "value")}
-# The text ends with the last bracket of its line, because the values of options may hold brackets.
-_WRITTEN = re.compile(
-    r"[ \t>*_`-]*+(?P<verb>search|click)(?:_action)?[ \t]*+\[(?P<text>[^\n]*)\]", re.IGNORECASE | re.ASCII
-)
 
 _INSTRUCTIONS = f"""\
 {HOW_TO_ACT}
@@ -164,7 +167,6 @@ Action: click[VALUE]
 For example, to open a product of the results:
 
 Action: click[b07abcdefg]"""
-_ADVICE = "Write a line `Action: search[KEYWORDS]` or `Action: click[VALUE]`."
 
 
 def _read_written(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

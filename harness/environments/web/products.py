@@ -25,6 +25,13 @@ _LIMITS = tuple(10.0 * number for number in range(1, 100))
 _LIMITS_TO_DRAW_FROM = 4
 _NOT_IN_PRICES = re.compile(r"[^\d.]")
 
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+MAX_FILE_BYTES = 64 * 1024**3
+_CHUNK = 4 * 1024**2
+_LONGEST_ELEMENT = 64 * 1024**2
+_BLANK = re.compile(r"[ \t\r\n]*+")
+
 
 class UnreadableProduct(ValueError):
     """A record of a product that lacks a field or has one of the wrong type."""
@@ -224,9 +231,6 @@ def _plain(value: Any) -> str:
     return value
 
 
-_PACKAGE = Path(__file__).resolve().parents[2]
-
-
 @dataclass(frozen=True, slots=True)
 class PublishedShop:
     """A catalogue in WebShop's published files: its products, their attributes, and the instructions."""
@@ -271,12 +275,6 @@ class PublishedShop:
 
 def _name_portably(path: Path) -> Path:
     return path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else path
-
-
-MAX_FILE_BYTES = 64 * 1024**3
-_CHUNK = 4 * 1024**2
-_LONGEST_ELEMENT = 64 * 1024**2
-_BLANK = re.compile(r"[ \t\r\n]*+")
 
 
 class _Reader:

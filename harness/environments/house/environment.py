@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -213,7 +213,8 @@ def find_plan(game: Game) -> list[str]:
     for number, bound in enumerate(game.goal.find(game.facts, static)):
         if number == _MOST_PLANS:
             break
-        plans.extend(_try_plan(game, bound))
+        with contextlib.suppress(NoPlan):
+            plans.append(_Plan(game, bound).commands)
     for plan in sorted(plans, key=lambda plan: (len(plan), plan)):
         play = Play(game)
         for command in plan:
@@ -233,13 +234,6 @@ async def solve(environment: HostEnvironment[Household], _target: Any) -> str:
         if environment.submitted is None:
             await environment.call(TAKE_ACTION.name, {"action": command})
     return "done"
-
-
-def _try_plan(game: Game, bound: Bindings) -> Iterator[list[str]]:
-    try:
-        yield _Plan(game, bound).commands
-    except NoPlan:
-        return
 
 
 class _Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -160,7 +160,8 @@ TOOLS = (
 def open_session(target: KnowledgeAnswer) -> Session:
     """Return a session without variables on the graph of a task."""
     rules = Rules(target.entities, target.ontology, target.strict, target.asked_before, target.starts)
-    return Session(_find_knowledge(target), rules)
+    url = target.sparql_url
+    return Session(target.graph or Graph({}) if url is None else Endpoint(url), rules)
 
 
 @contextlib.asynccontextmanager
@@ -209,14 +210,7 @@ def _make_handler(tool: Tool, session: Session) -> Handler:
         except ActionError as error:
             return f"{tool.name} was not carried out: {error}."
 
-    handler: Callable[[Arguments], Awaitable[str]] = run
-    return handler
-
-
-def _find_knowledge(target: KnowledgeAnswer) -> Knowledge:
-    if target.sparql_url is not None:
-        return Endpoint(target.sparql_url)
-    return target.graph or Graph({})
+    return run
 
 
 _ACTIONS = "\n\n".join(

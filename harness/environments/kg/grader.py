@@ -14,6 +14,7 @@ from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
+    ENTITY_ID,
     FUNCTIONS,
     GET_NEIGHBORS,
     INTERSECTION,
@@ -35,7 +36,6 @@ from harness.environments.spec import StateGrader
 _SHOWN = 5
 _SHOWN_CHARACTERS = 60
 
-_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 _VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
 # The largest count that a graph is made for.
 MAX_COUNT = 5000
@@ -200,7 +200,7 @@ def _require_sound(plan: Plan) -> None:
     """Raise GoldError for gold that no graph can make right."""
     named = find_entities(plan.program)
     for name in sorted(named):
-        if _ENTITY_ID.fullmatch(name) is None:
+        if ENTITY_ID.fullmatch(name) is None:
             raise GoldError(f"its reference starts at {name}, which is not an entity")
     if not plan.answers:
         raise GoldError("it has no gold answer")

@@ -1,6 +1,6 @@
 """A knowledge graph in memory: its triples, and the answers of programs over them.
 
-Variables of the knowledge graph stand for programs. A program is a query in the form of a tree. Its variable
+Variables of the knowledge graph hold programs. A program is a query in the form of a tree. Its variable
 never holds the answers, so that an agent sees only their type.
 """
 
@@ -32,6 +32,8 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 # Each intersection of a variable with itself doubles a program, so its size needs a bound.
 MAX_STEPS = 100
 
+# The id of an entity of Freebase.
+ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 _CALL = re.compile(r"\s*(?P<function>[a-z_]{1,40})\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
 
 # Freebase writes its time zone after each date, and upstream's gold answers leave it out.
@@ -109,7 +111,7 @@ class Action:
 
 
 def parse_action(text: str) -> Action:
-    """Return the action that a text of one function and its arguments stands for.
+    """Return the action in a text of one function and its arguments.
 
     The last comma separates two arguments, because the name of an entity may hold commas, and a relation
     holds none. Raises ValueError, whose message names the function and its arguments.
@@ -257,7 +259,7 @@ def parse_triple(value: Any) -> Triple:
 
 
 def parse_node(value: str | int | float) -> Node:
-    """Return the node that the object of a triple stands for, as `parse_triple` does."""
+    """Return the node of a triple's object, as `parse_triple` does."""
     if not isinstance(value, str):
         return Literal(str(value), number=_read_number(str(value)))
     if not value.startswith('"'):
@@ -280,7 +282,7 @@ def make_literal(text: str, language: str = "", datatype: str = "") -> Literal:
 
 
 def _read_number(text: str) -> float | None:
-    """Return the number that a text stands for, None for any other text."""
+    """Return the number in a text, None for any other text."""
     try:
         number = float(text)
     except ValueError:

@@ -27,7 +27,7 @@ from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
-    from harness.environments.maths.guest.messages import Ask, AskReply
+    from harness.environments.maths.guest.messages import Ask, AskReply, ServiceEnd
 
 # The limit on a command's whole life. The command itself bounds the time of each question.
 SERVICE_CPU_SECONDS = 24 * 3600
@@ -102,23 +102,15 @@ async def ask(
     was_clean, sandbox.clean = sandbox.clean, False
     header, line = await sandbox.call("ask", request, question, timeout=longest)
     with sandbox.catch_unreadable():
-        answer = read_reply(cast("AskReply", header), line)
+        reply = cast("AskReply", header)
+        answer = _read_end(reply["ended"]) if "ended" in reply else ServiceAnswer(line)
     sandbox.clean = was_clean and answer.clean
     return answer
 
 
-def read_reply(header: AskReply, body: bytes) -> ServiceAnswer:
-    """Return the answer from the guest's reply, or how the command ended."""
-    if "ended" not in header:
-        return ServiceAnswer(body)
-    facts = header["ended"]
-    return ServiceAnswer(
-        None,
-        ended=LIMIT_NAMES.get(facts["by"], facts["by"]),
-        exit_code=facts["exit_code"],
-        stderr=facts["stderr"],
-        clean=facts["clean"],
-    )
+def _read_end(facts: ServiceEnd) -> ServiceAnswer:
+    by = LIMIT_NAMES.get(facts["by"], facts["by"])
+    return ServiceAnswer(None, by, facts["exit_code"], facts["stderr"], facts["clean"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -282,7 +282,9 @@ async def _judge_outputs(
     A checker that fails on an output refuses it, unless it fails on the author's own output too.
     """
     printed = [(run, test) for run, test in zip(runs, tests, strict=False) if run.succeeded]
-    cases = [(test.input, _decode(run), test.output) for run, test in printed]
+    # A checker gets text. Bytes that are not UTF-8 can be no right output.
+    outputs = [(run.stdout.head + run.stdout.tail).decode("utf-8", "replace") for run, _test in printed]
+    cases = [(test.input, output, test.output) for output, (_, test) in zip(outputs, printed, strict=True)]
     answers = await ask_checker(sandbox, checker, cases)
     failed = next((place for place, answer in enumerate(answers) if answer.is_broken), None)
     if failed is not None:
@@ -299,11 +301,6 @@ async def _judge_outputs(
 
     outcome = add_runs(Outcome((), None, None, 0.0), runs, tests, differ)
     return make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
-
-
-def _decode(run: InputRun) -> str:
-    # A checker gets text. Bytes that are not UTF-8 can be no right output.
-    return (run.stdout.head + run.stdout.tail).decode("utf-8", "replace")
 
 
 async def _compare(

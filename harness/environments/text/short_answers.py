@@ -37,14 +37,11 @@ METRICS = (
     Metric("acc", "the answer holds the tokens of a gold one, side by side (DPR's has_answer)"),
     Metric("em_unicode", "em after NFC, with ASCII for full-width forms, quotation marks and dashes"),
 )
-
 _NAMES = tuple(metric.name for metric in METRICS)
-
 NUMBER_METRICS = (Metric("solved", "the marked number of the answer, else its last one, is the gold one"),)
 
 # Evidence shows this much of a number, because a reader does not need a thousand digits.
 _SHOWN_DIGITS = 40
-
 _SHOWN_CHARACTERS = 200
 
 NO_EXPECTATION = "No expected output available"

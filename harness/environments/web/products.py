@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -75,28 +75,18 @@ class Product:
 
     def as_row(self) -> list[Any]:
         """Return the product as a list that JSON can hold."""
-        options = {name: list(values) for name, values in self.options.items()}
-        texts = [self.product_category, self.category, self.query]
-        head = [self.asin, self.name, self.description, list(self.bullets), list(self.pricing)]
-        return [*head, *texts, options, list(self.attributes)]
+        return [getattr(self, each.name) for each in fields(self)]
 
     @staticmethod
     def from_row(row: Sequence[Any]) -> Product:
         """Return the product of such a list."""
-        asin, name, description, bullets, pricing, product_category, category, query, options, attributes = (
-            row
-        )
-        return Product(
-            asin,
-            name,
-            description,
-            tuple(bullets),
-            tuple(pricing),
-            product_category,
-            category,
-            query,
-            {option: tuple(values) for option, values in options.items()},
-            tuple(attributes),
+        read = Product(*row)
+        return replace(
+            read,
+            bullets=tuple(read.bullets),
+            pricing=tuple(read.pricing),
+            options={option: tuple(values) for option, values in read.options.items()},
+            attributes=tuple(read.attributes),
         )
 
 

@@ -330,8 +330,7 @@ async def test_an_impossible_request_is_refused(sandbox: Sandbox, sql: str, said
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW_BOMBS)) for name in BOMBS],
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW_BOMBS)) for name in BOMBS]
 )
 async def test_bombs_end_within_the_limit_and_harm_nothing(sandbox: Sandbox, name: str) -> None:
     assert (await ask(sandbox, BOMBS[name], seconds=0.3)).startswith("error: ")

@@ -63,11 +63,7 @@ async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str)
         ("8", "\x1b[2J\u202e8", rf"answered \x1b[2J\u202e8{MORE}"),
         ("8", " ", "no answer"),
         ("8", "8" * 2001, "the answer has 2,001 characters; the limit is 2,000"),
-        (
-            r"\text{ }",
-            "8",
-            "answered 8; the gold answer is not mathematics, so only the same text passes",
-        ),
+        (r"\text{ }", "8", "answered 8; the gold answer is not mathematics, so only the same text passes"),
     ],
 )
 async def test_other_mathematics_fails_with_evidence(

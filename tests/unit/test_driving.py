@@ -15,12 +15,7 @@ import pytest
 from case_checks import each_case
 from unit.test_guest_trusted_tests import FUNCTION, LOADED, make_request, returned, say
 
-from harness.environments.python.guest import (
-    assert_calls,
-    call_tests,
-    compiled_tests,
-    trusted_tests,
-)
+from harness.environments.python.guest import assert_calls, call_tests, compiled_tests, trusted_tests
 
 # Each case has a right answer, a wrong one of the same type, and the number of calls.
 SHAPES = [

@@ -146,11 +146,7 @@ def test_every_kind_of_object_has_one_of_the_names() -> None:
 
 
 def test_a_wrong_answer_fails_and_the_next_test_still_counts() -> None:
-    report = answering(
-        returned("no"),
-        returned(SECRET),
-        statements=[EXPECTED, EXPECTED],
-    )
+    report = answering(returned("no"), returned(SECRET), statements=[EXPECTED, EXPECTED])
     assert report["results"] == ["failed", "passed"]
 
 
@@ -571,10 +567,7 @@ def test_a_forged_exception_class_passes_nothing(classes: object) -> None:
 
 def test_a_class_whose_bases_have_no_order_gets_its_first_base() -> None:
     classes = ("Exception", "ValueError", ("Own", (0, 1), 1, None))
-    report = run(
-        LOADED + returned((Handle(values.CLASS, 1), classes)),
-        ["assert f.__mro__[1] is Exception"],
-    )
+    report = run(LOADED + returned((Handle(values.CLASS, 1), classes)), ["assert f.__mro__[1] is Exception"])
     assert report["results"] == ["passed"]
 
 

@@ -25,7 +25,6 @@ from harness.environments.house.environment import (
     MOST_CHARACTERS,
     TAKE_ACTION,
     Household,
-    NoPlan,
     find_plan,
     grade_game,
     show_start,
@@ -33,7 +32,7 @@ from harness.environments.house.environment import (
 )
 from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.house.game import read_game
-from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play, load_game
+from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"
@@ -295,12 +294,6 @@ def test_the_oracle_closes_receptacles_if_the_goal_asks_for_it() -> None:
     assert play.won
 
 
-def test_a_game_that_cannot_be_won_has_no_plan() -> None:
-    game = read_game(make_file(FACTS.replace("(canContain FridgeType AppleType)", "")))
-    with pytest.raises(NoPlan):
-        find_plan(game)
-
-
 async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> None:
     facts = FACTS.replace("(canContain FridgeType AppleType)", "")
     target = write_game(tmp_path / "game.tw-pddl", make_file(facts))
@@ -345,9 +338,3 @@ def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
 def test_a_model_can_give_up_in_text() -> None:
     call = PROTOCOL.read("THOUGHT: too hard\nACTION: submit")
     assert call == TextCall("submit", {"answer": ""})
-
-
-def test_loading_returns_the_digest_of_the_file(target: HouseGame) -> None:
-    play, digest = load_game(target.path)
-    assert digest == target.sha256
-    assert play.game.task.startswith("Your task is to")

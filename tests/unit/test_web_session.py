@@ -85,8 +85,7 @@ def test_the_way_back_from_a_product_leads_to_the_same_page_of_results() -> None
 
 
 @each_case(
-    ("part", "texts"),
-    [("description", ("A description.",)), ("features", ("One.", "Two.")), ("reviews", ())],
+    ("part", "texts"), [("description", ("A description.",)), ("features", ("One.", "Two.")), ("reviews", ())]
 )
 def test_a_part_of_a_product_keeps_the_chosen_options(part: str, texts: tuple[str, ...]) -> None:
     session = start()

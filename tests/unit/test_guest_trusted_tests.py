@@ -491,8 +491,8 @@ SOUND = {
     "a test runner": (
         "",
         [
-            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(f(1), 3)\n"
-            "result = unittest.TextTestRunner(stream=open('/dev/null', 'w')).run("
+            "import io, unittest\nclass T(unittest.TestCase):\n    def test(self): "
+            "self.assertEqual(f(1), 3)\nresult = unittest.TextTestRunner(stream=io.StringIO()).run("
             "unittest.TestLoader().loadTestsFromTestCase(T))\nassert result.wasSuccessful()"
         ],
     ),

@@ -160,17 +160,13 @@ def _act_by_rule(game: Game, random: Random, last: int | None) -> Move:
     weakest = min(enemies, key=lambda fish: fish.health)
     if strongest.shown_attack / 2 >= weakest.health:
         return Move(strongest.position, is_active=False, target=weakest.position)
-    area = _find_area(mine)
+    by_name = {fish.kind.name: fish for fish in mine}
+    area = by_name.get("spray") or by_name.get("eel")
     if area is not None and len(enemies) > 1:
         return Move(area.position, is_active=True)
     attacked = [fish.position for fish in enemies if fish.position == last]
     target = attacked[0] if attacked else random.choice(enemies).position
     return Move(strongest.position, is_active=False, target=target)
-
-
-def _find_area(mine: list[Fish]) -> Fish | None:
-    by_name = {fish.kind.name: fish for fish in mine}
-    return by_name.get("spray") or by_name.get("eel")
 
 
 BASELINES: Mapping[str, Baseline] = {

@@ -118,16 +118,13 @@ class _Maker:
     def find_ontology(self) -> Ontology:
         """Return the part of the ontology that the graph uses, with the names that only this task has."""
         relations, attributes = set(self._invented), set[str]()
+        valued = self._schema.ontology.attributes | self._attributes
         for _subject, name, node in self._triples:
-            is_value = isinstance(node, Literal) and name in self._is_attribute
+            is_value = isinstance(node, Literal) and name in valued
             (attributes if is_value and name not in self._relations else relations).add(name)
         known = self._schema.ontology
         ranges = {name: self._invented.get(name) or known.range_of(name) for name in relations | attributes}
         return Ontology(frozenset(relations), frozenset(attributes), ranges)
-
-    @property
-    def _is_attribute(self) -> frozenset[str]:
-        return self._schema.ontology.attributes | self._attributes
 
     def _gold_nodes(self) -> list[Node]:
         if isinstance(self._plan.program, Count):

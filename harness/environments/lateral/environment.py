@@ -18,7 +18,6 @@ from harness.environments.lateral.game import (
     Answer,
     LateralGame,
     LateralPuzzle,
-    Reply,
     is_in_story,
     normalize,
 )
@@ -92,17 +91,13 @@ async def open_environment(
     game, host = LateralGame(puzzle), _choose_host(puzzle, context)
 
     async def ask(arguments: Question) -> str | LastObservation:
-        reply = await _answer(arguments.question, game, host)
+        question = arguments.question
+        reply = game.begin_round(question)
+        if reply is None:
+            reply = game.end_round(question, await host.judge(question, game, game.list_open(question)))
         return LastObservation(reply.text) if reply.ends else reply.text
 
     yield HostEnvironment(game, {ASK: ask}, context)
-
-
-async def _answer(question: str, game: LateralGame, host: Host) -> Reply:
-    reply = game.begin_round(question)
-    if reply is None:
-        reply = game.end_round(question, await host.judge(question, game, game.list_open(question)))
-    return reply
 
 
 def _choose_host(puzzle: LateralPuzzle, context: EnvironmentContext) -> Host:

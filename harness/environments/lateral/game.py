@@ -52,7 +52,7 @@ ABORT_FOR_REFUSED = 2
 ABORT_LIMIT = 5
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-_HAN_RUN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
+_HAN_RUN = re.compile(f"{_HAN.pattern}+")
 _LATIN_RUN = re.compile(r"[a-z0-9]+")
 _STOP_WORDS_EN = """
 a about after again all also although am an and any anyone anything are as at be because been before being
@@ -255,14 +255,10 @@ class LateralGame:
         self.answers[verdict.answer] += 1
         if verdict.answer is not Answer.IRRELEVANT:
             self.record.append((question, verdict.answer))
-            self._hit_first(self.list_open(question), verdict.contained)
+            hit = [number for number in self.list_open(question) if number in verdict.contained]
+            self.hit.update(hit[:1])
         text = texts.answers[verdict.answer]
         return Reply(f"{text} {texts.solved}", ends=True) if self.is_solved else Reply(text)
-
-    def _hit_first(self, numbers: list[int], contained: Collection[int]) -> None:
-        first = next((number for number in numbers if number in contained), None)
-        if first is not None:
-            self.hit.add(first)
 
 
 def is_long_enough(question: str, fact: str) -> bool:

@@ -143,7 +143,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     for expression in reading.answers:
         verdict = await _compare(sandbox, reading.gold, expression)
         if isinstance(verdict, str):
-            return _fail_by_limit(_STATUSES[verdict])
+            status = _STATUSES[verdict]
+            limit = "cpu_seconds" if status is Status.TIMEOUT else None
+            return Verdict(status, 0.0, {"solved": 0.0}, _EVIDENCE[status], Phase.EVALUATOR, limit)
         if verdict is not True:
             unread = verdict is None
             why = "; the gold answer is not mathematics, so only the same text passes" if unread else ""
@@ -180,11 +182,6 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
 def _fail(evidence: str, *, answer: str | None = None) -> Verdict:
     metrics: dict[str, Any] = {"solved": 0.0}
     return Verdict(Status.FAILED, 0.0, metrics if answer is None else metrics | {"answer": answer}, evidence)
-
-
-def _fail_by_limit(status: Status) -> Verdict:
-    limit = "cpu_seconds" if status is Status.TIMEOUT else None
-    return Verdict(status, 0.0, {"solved": 0.0}, _EVIDENCE[status], Phase.EVALUATOR, limit)
 
 
 GRADERS = (SandboxGrader(MathsAnswer, grade_maths, image=IMAGE),)

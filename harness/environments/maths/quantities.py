@@ -10,7 +10,6 @@ same unit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from harness.environments.maths.latex import COMMA, OR, enclosed, has_value, split_top, split_with
 
@@ -259,10 +258,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     text = re.sub(r"\A([-+])\s+", r"\1", text)
     if degrees := _DEGREES.search(text):
         return text[: degrees.start()], frozenset({(f"deg{degrees['scale'] or ''}", 1)})
-    for end in _ends(text):
-        unit = _parse(text[end:])
+    for found in _END_OF_NUMBER.finditer(text, max(0, len(text) - _LONGEST)):
+        unit = _parse(text[found.end() :])
         if unit is not None:
-            return text[:end].rstrip(), unit | {(one, 1) for one in currencies if one}
+            return text[: found.end()].rstrip(), unit | {(one, 1) for one in currencies if one}
     return text, frozenset((one, 1) for one in currencies if one) or None
 
 
@@ -292,11 +291,6 @@ def is_dropped(text: str) -> bool:
 def words_of(text: str) -> set[str]:
     """Return the words in a text, in lower case. A word in capitals keeps its case."""
     return {word if word.isupper() or len(word) == 1 else word.lower() for word in _WORD.findall(text)}
-
-
-def _ends(text: str) -> Iterator[int]:
-    start = max(0, len(text) - _LONGEST)
-    return (found.end() for found in _END_OF_NUMBER.finditer(text, start))
 
 
 def _parse(text: str) -> Unit | None:

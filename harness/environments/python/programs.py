@@ -57,10 +57,6 @@ def _has_passed(report: TestReport, verdict: Verdict, number: int) -> float:
     return float(report.breach is None and all(report.results[:number]))
 
 
-def _may_need_sockets(tests: ProgramTests, submission: Submission) -> bool:
-    return may_need_sockets((submission.text, tests.preamble, tests.setup, *tests.statements))
-
-
 def find_own_comparisons(tests: ProgramTests) -> str | None:
     """Return a warning if the tests compare objects of the program by methods of the program, else None."""
     for name, attributes in tests.classes.items():
@@ -77,7 +73,9 @@ GRADERS = (
     SandboxGrader(
         ProgramTests,
         grade_program,
-        may_need_sockets=_may_need_sockets,
+        may_need_sockets=lambda tests, submission: may_need_sockets(
+            (submission.text, tests.preamble, tests.setup, *tests.statements)
+        ),
         needs_own_sandbox=find_steering,
         find_weakness=find_own_comparisons,
     ),

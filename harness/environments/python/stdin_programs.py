@@ -336,20 +336,16 @@ def _metrics(outcome: Outcome, tests: int) -> dict[str, Any]:
     }
 
 
-def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
-    return target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
-
-
-def _needs_own_sandbox(target: StdinTests) -> str | None:
-    return None if target.language == PYTHON else "a compiler writes files for the runs of its program"
-
-
 GRADERS = (
     SandboxGrader(
         StdinTests,
         run_or_grade,
-        may_need_sockets=_may_need_sockets,
+        may_need_sockets=lambda target, submission: (
+            target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
+        ),
         choose_image=lambda target: None if target.language == PYTHON else LANGUAGES[target.language].image,
-        needs_own_sandbox=_needs_own_sandbox,
+        needs_own_sandbox=lambda target: (
+            None if target.language == PYTHON else "a compiler writes files for the runs of its program"
+        ),
     ),
 )

@@ -48,7 +48,7 @@ _TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
 class HouseOptions(Options):
     """The options of `house`."""
 
-    # Whether an action that is not available stands for the nearest one by BLEU, as upstream does.
+    # Whether an action that is not available counts as the nearest one by BLEU, as upstream does.
     nearest_command: bool = False
     # The folder that holds `json_2.1.1/`. None looks next to the list of games.
     games: Annotated[str | None, OptionEffect("read the games in the folder")] = Field(

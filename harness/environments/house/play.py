@@ -275,7 +275,7 @@ class HouseGame:
     path: str
     # The SHA-256 (hex) of the file when the benchmark was loaded.
     sha256: str
-    # Whether a command that is not possible stands for the nearest possible one.
+    # Whether a command that is not possible counts as the nearest possible one.
     nearest_command: bool = False
 
 

@@ -65,7 +65,7 @@ _NOUNS = frozenset(_COUNTED.split())
 _ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
 _REMARKS = ("exactly", "in total", "total", "altogether")
 APPROXIMATE = frozenset({"approximately", "approx"})
-"""Words that say of a value that it is rounded."""
+"""Words that mark a value as rounded."""
 _COMPOUND: dict[str, dict[str, int]] = {
     "mph": {"mi": 1, "h": -1},
     "kph": {"km": 1, "h": -1},

@@ -175,7 +175,7 @@ class Tagger:
 
 @lru_cache(maxsize=_KEPT_TITLES)
 def offline_nouns(title: str) -> tuple[str, ...]:
-    """Return the nouns of a title by lists of the words that are none."""
+    """Return the nouns of a title by lists of words that are not nouns."""
     words = (word.lower() for part in title.split() for word in _WORD.findall(part))
     return tuple(word for word in words if word not in _OTHERS)
 

@@ -136,7 +136,7 @@ _stemming = threading.Lock()
 
 
 def encode_length(length: int) -> int:
-    """Return the byte that stands for a document's length. It is exact up to 39, and then loses bits."""
+    """Return the byte of a document's length. It is exact up to 39, and then loses bits."""
     if length < 24:
         return length
     rest = length - 24
@@ -147,7 +147,7 @@ def encode_length(length: int) -> int:
 
 
 def decode_length(byte: int) -> int:
-    """Return the length that a byte stands for, which is at most the length that it was made from."""
+    """Return the length of a byte, which is at most the length that it was made from."""
     if byte < 24:
         return byte
     bits, shift = (byte - 24) & 7, ((byte - 24) >> 3) - 1

@@ -166,8 +166,8 @@ def seeds(name: str) -> list[bytes]:
     ]
     if name != "answers":
         return written
-    letters = (conversation.VALUE, conversation.CHANGED, conversation.RAISED)
-    letters += (conversation.STOPPED, conversation.CALLBACK)
+    replies = (conversation.VALUE, conversation.CHANGED, conversation.RAISED, conversation.STOPPED)
+    letters = (*replies, conversation.CALLBACK)
     return [len(w).to_bytes(4, "big") + letter + w for w in written for letter in letters]
 
 

@@ -32,6 +32,7 @@ from harness.environments.web.session import OptionChoice, ProductLink, Session
 
 BUNDLED = PublishedShop.at(*find_catalogue(samples.BUNDLED / "webshop"), in_memory=True)
 PRODUCTS = 80
+INDEX_FILES = ("products.jsonl", "ends.npy", "goals.json", "note.json", "documents.npy")
 
 
 def write_files(folder: Path, records: PublishedRecords) -> PublishedShop:
@@ -140,8 +141,7 @@ def list_indexes(shop: PublishedShop) -> list[Path]:
     return [path for path in shop.index.iterdir() if path.is_dir()]
 
 
-@each_case("content", [b"x", b""])
-@each_case("name", ["products.jsonl", "ends.npy", "goals.json", "note.json", "documents.npy"])
+@each_case(("name", "content"), [*((name, b"x") for name in INDEX_FILES), ("products.jsonl", b"")])
 def test_a_damaged_index_is_made_again(published: PublishedShop, name: str, content: bytes) -> None:
     goals = load_catalogue(published).goals
     forget(published)

@@ -26,7 +26,7 @@ from harness.environments.workspace import WORKSPACE_LIMITS
 from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import is_built_in
+from harness.runs.agents.agent import is_built_in
 from harness.runs.model_access import find_judge
 from harness.runs.settings import RunConfig
 from harness.sandbox.limits import Limits

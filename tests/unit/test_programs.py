@@ -21,7 +21,7 @@ from harness.core.errors import UsageError
 from harness.core.types import Task
 from harness.runs.agents import settings_for
 from harness.runs.agents.predictions import Predictions
-from harness.runs.samples import describe_samples
+from harness.runs.plan import describe_samples
 from harness.runs.settings.attempts import ExtractRule
 
 PROMPT = 'def add(a, b):\n    """Return the sum."""\n'

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.discovery import find_declared, list_declared, load_entry_points
+from harness.core.discovery import find_declared, load_entry_points
 from harness.core.errors import UsageError, unknown_name
 from harness.runs.agents.agent import (
     Agent,
@@ -19,6 +18,8 @@ from harness.runs.agents.agent import (
     AgentSettings,
     AttemptContext,
     ChoosesSamples,
+    agents,
+    is_built_in,
     settings_for,
 )
 from harness.runs.agents.outside import (
@@ -44,18 +45,6 @@ __all__ = [
 
 
 ENTRY_POINTS = "harness.agents"
-
-
-@cache
-def agents() -> dict[str, Callable[..., Agent]]:
-    """Return every agent of this package, by name."""
-    return dict(list_declared(__name__, "AGENTS"))
-
-
-def is_built_in(name: str) -> bool:
-    """Return whether an agent of this package has this name."""
-    # The module of its name comes first, because an import of all agents takes longer than that of one.
-    return name in dict(find_declared(__name__, "AGENTS", name)) or name in agents()
 
 
 def build_agent(name: str, settings: AgentSettings, benchmark: Benchmark) -> Agent:

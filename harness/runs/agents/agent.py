@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.core.discovery import find_declared, list_declared
 from harness.core.errors import UsageError
 from harness.core.tools import AgentEnvironment, Tool
 from harness.core.types import Status, Submission, Task, Transcript
@@ -243,3 +245,15 @@ def write_prompt(task: Task) -> str:
 def acts_in_environment(task: Task) -> bool:
     """Return whether the environment of a task has more than an answer to submit."""
     return environment_spec(task.environment).open_environment is not None
+
+
+@cache
+def agents() -> dict[str, Callable[..., Agent]]:
+    """Return every agent of this package, by name."""
+    return dict(list_declared(__package__, "AGENTS"))
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether an agent of this package has this name."""
+    # The module of its name comes first, because an import of all agents takes longer.
+    return name in dict(find_declared(__package__, "AGENTS", name)) or name in agents()

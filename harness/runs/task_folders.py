@@ -256,11 +256,8 @@ def _stays_inside(name: str, target: str) -> bool:
     `..` may only come first, because behind a name it could follow another link.
     """
     parts = PurePosixPath(target).parts
-    if not parts or target.startswith("/") or target != "/".join(map(_make_safe_step, parts)):
+    safe = "/".join(part if part == ".." else _make_safe(part) for part in parts)
+    if not parts or target.startswith("/") or target != safe:
         return False
     climbs = sum(part == ".." for part in parts)
     return ".." not in parts[climbs:] and climbs < len(PurePosixPath(name).parts)
-
-
-def _make_safe_step(part: str) -> str:
-    return part if part == ".." else _make_safe(part)

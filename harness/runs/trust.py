@@ -210,13 +210,15 @@ def require_trusted_file(
     return False
 
 
-def refuse_effects(folder: Path, effects: list[str]) -> None:
+def refuse_effects(
+    folder: Path, effects: list[str], *, hint: str = "add --trust if you accept all of this"
+) -> None:
     """Raise UsageError if there are effects, with all of them."""
     if effects:
         listed = "".join(f"\n- {escape_terminal(effect, _SHOWN)}" for effect in effects)
         raise UsageError(
             f"{folder}: this run is unknown: {explain_unknown()}. Its settings would do this:{listed}",
-            hint="add --trust if you accept all of this",
+            hint=hint,
         )
 
 

@@ -94,6 +94,9 @@ class RunFolder:
     def attempts(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.raw_attempts.splitlines()]
 
+    def change_manifest(self, **values: Any) -> None:
+        (self.path / "manifest.json").write_text(json.dumps({**self.manifest, **values}))
+
     def copy_to(self, place: Path) -> RunFolder:
         """Copy the folder, and return the copy, which a test may change."""
         return RunFolder(Path(shutil.copytree(self.path, place)))
@@ -214,10 +217,30 @@ class Harness:
             preexec_fn=fill_up,
         )
 
+    def succeed(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end, which must be a success."""
+        ended = self(*arguments, **options)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended
+
     def refused(self, *arguments: str | Path, env: Mapping[str, str] = NO_ENGINE) -> tuple[int, str, str]:
         """Run a command that must fail at once, and return its exit code, stdout and stderr."""
         ended = self(*arguments, env=env)
         return ended.returncode, ended.stdout, ended.stderr
+
+    def expect_refusal(self, *arguments: str | Path, env: Mapping[str, str] = NO_ENGINE) -> str:
+        """Run a command that must end as a usage error, and return its stderr."""
+        code, stdout, stderr = self.refused(*arguments, env=env)
+        assert code == 2, stdout + stderr
+        return stderr
+
+    def only_run(self, place: str = "runs") -> RunFolder:
+        """Return the only run in a folder."""
+        (path,) = (self.folder / place).iterdir()
+        return RunFolder(path)
+
+    def read_json(self, name: str = "results.json") -> Any:
+        return json.loads((self.folder / name).read_text())
 
     def raw(self, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run the command to its end, with input and output as bytes."""

@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_spend_its_budget_twice(harness: Harness, server:
         env=NO_ENGINE,
     )
     assert (ended.returncode, len(server.asked)) == (3, 3), ended.stderr
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     assert len(RunFolder(folder).attempts) == 1
     log = folder / "spending.jsonl"
     log.write_text(f'{log.read_text()}{{"input_to')  # as a kill may leave it

@@ -62,9 +62,8 @@ def start(script: str, *arguments: str | Path, env: dict[str, str], folder: Path
 
 @pytest.fixture(scope="module")
 def one(module_harness: Harness) -> RunFolder:
-    ended = module_harness("run", *OPTIONS, "--output-dir", "one", "--max-concurrent", "1")
-    assert ended.returncode == 0, ended.stderr
-    return RunFolder(next((module_harness.folder / "one").iterdir()))
+    module_harness.succeed("run", *OPTIONS, "--output-dir", "one", "--max-concurrent", "1")
+    return module_harness.only_run("one")
 
 
 def assert_equal(merged: Sequence[Path], one: RunFolder) -> None:

@@ -246,7 +246,7 @@ def test_run_whose_output_cannot_be_written_is_in_its_folder(harness: Harness) -
     run = ("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "--output-dir", "runs")
     ended = run_in_shell(harness, ">/dev/full", *run)
     assert (ended.returncode, ended.stderr[-len(FULL) :]) == (3, FULL)
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     assert {"attempts.jsonl", "summary.json", "report.html"} <= {path.name for path in folder.iterdir()}
 
 
@@ -261,9 +261,7 @@ def test_run_goes_on_with_a_full_standard_error(harness: Harness) -> None:
 def test_results_never_replace_a_device(harness: Harness, path: str) -> None:
     os.mkfifo(harness.folder / "pipe")
     arguments = ("run", "-b", "mbpp", "--data", "bundled", "--force", "-o", path)
-    exit_code, _, stderr = harness.refused(*arguments)
-    assert exit_code == 2
-    assert f"{path}: is not a regular file" in stderr
+    assert f"{path}: is not a regular file" in harness.expect_refusal(*arguments)
 
 
 # --- an owner that is killed
@@ -301,8 +299,7 @@ async def attempt(context):
 def test_the_command_ends_although_an_agent_leaves_work_behind(harness: Harness, tmp_path: Path) -> None:
     agent = tmp_path / "stubborn.py"
     agent.write_text(STUBBORN.format("return '42'"))
-    ended = harness("run", "-b", "gsm8k", "--data", "bundled", "-n", "2", "--agent", agent)
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed("run", "-b", "gsm8k", "--data", "bundled", "-n", "2", "--agent", agent)
     assert "run folder: " in ended.stdout
 
 

@@ -126,7 +126,7 @@ def test_a_quiet_run_prints_its_table_alone_and_writes_only_where_it_was_told(ha
     ended = harness(*RUN, "-t", "9001", "-q", "-o", folder / "results.json")
     assert ended.stderr == ""
     assert "resolved" in ended.stdout
-    (run,) = (harness.folder / "runs").iterdir()
+    run = harness.only_run().path
     assert RunFolder(run).summary["resolved"] == 1
     assert [path.name for path in folder.iterdir()] == ["results.json"]
 
@@ -134,8 +134,7 @@ def test_a_quiet_run_prints_its_table_alone_and_writes_only_where_it_was_told(ha
 def test_a_verbose_run_shows_every_attempt_and_overwrites_by_force(harness: Harness) -> None:
     results = harness.folder / "results.json"
     results.write_text("old")
-    ended = harness(*RUN, "-t", "9001", "-q", "-v", "-o", results, "--force", "--fail-under", "0.5")
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed(*RUN, "-t", "9001", "-q", "-v", "-o", results, "--force", "--fail-under", "0.5")
     assert "9001: passed" in ended.stderr
     assert "def parking_fee" in ended.stderr
     assert json.loads(results.read_text())["summary"]["resolved"] == 1
@@ -349,15 +348,13 @@ def test_names_or_the_seed_choose_the_tasks_which_run_in_the_order_of_the_data(h
     drawn = [task.id for task in select_tasks(benchmark, sample_size=2, seed=7)]
     chosen = {("-t", ids[2], "-t", ids[0]): [ids[0], ids[2]], ("-n", "2", "--seed", "7"): drawn}
     for options, expected in chosen.items():
-        ended = harness(*ANSWERS, *options, "-o", "results.json", "--force", env=NO_ENGINE)
-        assert ended.returncode == 0, ended.stderr
-        attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
+        harness.succeed(*ANSWERS, *options, "-o", "results.json", "--force", env=NO_ENGINE)
+        attempts = harness.read_json()["attempts"]
         assert [attempt["task_id"] for attempt in attempts] == expected
 
 
 def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
-    ended = harness(*RUN, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed(*RUN, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert ["attempts", "15"] in lines
     assert ["sampling", "random,", "seed", "0"] in lines

@@ -111,8 +111,7 @@ def test_broken_row_names_file_item_and_field(harness: Harness) -> None:
     rows[2]["test_list"] = "assert True"
     data = harness.folder / "mbpp.json"
     data.write_text(json.dumps(rows))
-    exit_code, _, stderr = harness.refused("run", "-b", "mbpp", "--data", data)
-    assert exit_code == 2
+    stderr = harness.expect_refusal("run", "-b", "mbpp", "--data", data)
     assert f"{data}: item 3: field 'test_list': needs a list of strings" in stderr
 
 
@@ -121,9 +120,7 @@ def test_broken_row_of_json_lines_names_its_line(harness: Harness) -> None:
     del rows[1]["code"]
     data = harness.folder / "mbpp.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    exit_code, _, stderr = harness.refused("run", "-b", "mbpp", "--data", data)
-    assert exit_code == 2
-    assert f"{data}:2: field 'code': missing" in stderr
+    assert f"{data}:2: field 'code': missing" in harness.expect_refusal("run", "-b", "mbpp", "--data", data)
 
 
 # --- the config file

@@ -79,7 +79,7 @@ def test_interrupted_run_prints_no_rate(interrupted: tuple[RunFolder, str]) -> N
 
 def test_interrupted_run_can_be_resumed(harness: Harness, interrupted: tuple[RunFolder, str]) -> None:
     folder = interrupted[0].copy_to(harness.folder / "copy")
-    assert harness("run", "--resume", folder.path).returncode == 0
+    harness.succeed("run", "--resume", folder.path)
     assert folder.summary["statuses"] == {"passed": 6}
 
 
@@ -149,11 +149,10 @@ def test_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: AP
     wait_until(
         lambda: not folder.containers(client, running=True), "the guests ended by themselves", seconds=10
     )
-    assert harness("gc").returncode == 0
+    harness.succeed("gc")
     assert folder.containers(client) == []
 
-    ended = harness("run", "--resume", folder.path)
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", folder.path)
     assert folder.raw_attempts.startswith(kept)
     verdicts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in folder.attempts)
     assert set(verdicts.values()) == {1}
@@ -212,7 +211,7 @@ def test_full_disk_leaves_whole_lines_and_no_container(
 def test_run_goes_on_once_there_is_room(harness: Harness, disk_filled_up: tuple[RunFolder, int, str]) -> None:
     folder = disk_filled_up[0].copy_to(harness.folder / "copy")
     kept = folder.raw_attempts
-    assert harness("run", "--resume", folder.path).returncode == 0
+    harness.succeed("run", "--resume", folder.path)
     assert folder.raw_attempts.startswith(kept)
     assert folder.summary["statuses"] == {"passed": 8}
 
@@ -284,12 +283,11 @@ def test_lost_engine_is_an_infra_error(harness: Harness, client: APIClient, road
     assert {attempt["score"] for attempt in lost} == {None}
     # A container that could not be removed is an orphan now.
     wait_until(lambda: not run.folder.containers(client, running=True), "the guests ended by themselves")
-    assert harness("gc").returncode == 0
+    harness.succeed("gc")
     assert run.folder.containers(client) == []
     # The lost attempts are retried.
-    ended = harness("run", "--resume", run.folder.path, "-o", "results.json")
-    assert ended.returncode == 0, ended.stderr
-    results = json.loads((harness.folder / "results.json").read_text())
+    harness.succeed("run", "--resume", run.folder.path, "-o", "results.json")
+    results = harness.read_json()
     assert results["summary"]["statuses"] == {"passed": 8}
     assert len(results["attempts"]) == 8
 
@@ -298,11 +296,8 @@ def test_a_killed_run_can_be_shown_and_reported(harness: Harness) -> None:
     run = harness.start_run("-n", "6", "--max-concurrent", "1")
     run.end(signal.SIGKILL)
     attempts = run.folder.attempts
-    shown = harness("show", run.folder.path, env=NO_ENGINE)
-    assert shown.returncode == 0, shown.stderr
+    shown = harness.succeed("show", run.folder.path, env=NO_ENGINE)
     assert f"interrupted: {len(attempts)} of 6 attempts" in shown.stdout
-    task = harness("show", run.folder.path, attempts[0]["task_id"], env=NO_ENGINE)
-    assert task.returncode == 0, task.stderr
-    reported = harness("report", run.folder.path, env=NO_ENGINE)
-    assert reported.returncode == 0, reported.stderr
+    harness.succeed("show", run.folder.path, attempts[0]["task_id"], env=NO_ENGINE)
+    harness.succeed("report", run.folder.path, env=NO_ENGINE)
     assert (run.folder.path / "report.html").exists()

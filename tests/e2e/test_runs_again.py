@@ -36,8 +36,8 @@ def flaky(harness: Harness) -> RunFolder:
     agent = harness.folder / "flaky.py"
     agent.write_text(AGENT.format(place=str(harness.folder / "answer")))
     command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", agent, "-n", "1", "--n-samples", "2")
-    assert harness(*command).returncode == 0
-    folder = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed(*command)
+    folder = harness.only_run()
     (expected,) = {attempt["expected_output"] for attempt in folder.attempts}
     (harness.folder / "answer").write_text(expected)
     return folder
@@ -50,8 +50,7 @@ def test_failed_attempts_are_repeated_and_their_verdicts_stay_in_the_file(
     harness: Harness, flaky: RunFolder
 ) -> None:
     before = flaky.raw_attempts
-    ended = harness("run", "--resume", flaky.path, "--retry-failed")
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", flaky.path, "--retry-failed")
     assert flaky.raw_attempts.startswith(before)
     statuses = [(attempt["attempt"], attempt["status"]) for attempt in flaky.attempts]
     assert sorted(statuses[:2]) == [(0, "failed"), (1, "agent_error")]
@@ -93,7 +92,7 @@ def test_a_retry_that_was_killed_is_continued(harness: Harness, flaky: RunFolder
     assert [(each["state"], each["finished_attempts"]) for each in listed] == [("interrupted", 0)]
     shown = harness("run", "--resume", flaky.path, "--retry-failed", "--dry-run")
     assert ["remaining", "2"] in [line.split() for line in shown.stdout.splitlines()]
-    assert harness("run", "--resume", flaky.path).returncode == 0
+    harness.succeed("run", "--resume", flaky.path)
     assert flaky.summary["statuses"] == {"passed": 2}
     assert flaky.summary["superseded"] == {"attempts": 2, "resolved": 2}
 
@@ -101,8 +100,7 @@ def test_a_retry_that_was_killed_is_continued(harness: Harness, flaky: RunFolder
 def test_passed_attempts_are_never_repeated(harness: Harness, flaky: RunFolder) -> None:
     harness("run", "--resume", flaky.path, "--retry-failed")
     before = flaky.raw_attempts
-    ended = harness("run", "--resume", flaky.path, "--retry-failed")
-    assert ended.returncode == 0
+    ended = harness.succeed("run", "--resume", flaky.path, "--retry-failed")
     assert "no attempt is repeated" in ended.stderr
     assert flaky.raw_attempts == before
 
@@ -125,22 +123,18 @@ def test_only_infra_errors_are_repeated(harness: Harness, run: RunFolder) -> Non
 @pytest.mark.parametrize("option", ["--retry-failed", "--retry-infra", "--accept"])
 def test_a_retry_needs_a_run_to_resume(harness: Harness, option: str) -> None:
     value = ("seed",) if option == "--accept" else ()
-    code, _, stderr = harness.refused("run", "-b", "gsm8k", option, *value)
-    assert code == 2
-    assert f"{option} needs a run to resume" in stderr
+    assert f"{option} needs a run to resume" in harness.expect_refusal("run", "-b", "gsm8k", option, *value)
 
 
 # --- settings of a resumed run
 
 
 def test_a_resumed_run_takes_the_settings_that_it_has(harness: Harness, run: RunFolder) -> None:
-    ended = harness("run", "--resume", run.path, "-b", "gsm8k", "-n", "4", "--seed", "0")
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", run.path, "-b", "gsm8k", "-n", "4", "--seed", "0")
 
 
 def test_another_plan_is_refused_with_both_values(harness: Harness, run: RunFolder) -> None:
-    code, _, stderr = harness.refused("run", "--resume", run.path, "-n", "3")
-    assert code == 2
+    stderr = harness.expect_refusal("run", "--resume", run.path, "-n", "3")
     assert "config.sample_size was 4 when this run started, and is 3 now" in stderr
     assert "a resumed run cannot change --sample-size" in stderr
 
@@ -150,12 +144,10 @@ def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(
 ) -> None:
     config = harness.folder / "config.yaml"
     config.write_text("benchmark: gsm8k\nagent: 'null'\ntimeout_seconds: 200\n")
-    code, _, stderr = harness.refused("run", "--resume", run.path, "-c", config)
-    assert code == 2
+    stderr = harness.expect_refusal("run", "--resume", run.path, "-c", config)
     assert "config.timeout_seconds was 180 when this run started, and is 200 now" in stderr
     assert "--accept config.timeout_seconds" in stderr
-    ended = harness("run", "--resume", run.path, "-c", config, "--accept", "config.timeout_seconds")
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", run.path, "-c", config, "--accept", "config.timeout_seconds")
     (change,) = run.manifest["accepted_changes"]
     assert (change["field"], change["before"], change["after"]) == ("config.timeout_seconds", 180, 200)
     assert run.manifest["config"]["timeout_seconds"] == 200
@@ -167,11 +159,10 @@ def test_changed_data_are_accepted_only_on_request(harness: Harness, run: RunFol
     manifest = run.manifest
     now, manifest["data"]["sha256"] = manifest["data"]["sha256"], "0" * 64
     (run.path / "manifest.json").write_text(json.dumps(manifest))
-    code, _, stderr = harness.refused("run", "--resume", run.path)
-    assert code == 2
+    stderr = harness.expect_refusal("run", "--resume", run.path)
     assert f'data.sha256 was "{"0" * 64}", and is "{now}" now' in stderr
     assert "--accept data.sha256" in stderr
-    assert harness("run", "--resume", run.path, "--accept", "data").returncode == 0
+    harness.succeed("run", "--resume", run.path, "--accept", "data")
     assert run.manifest["data"]["sha256"] == now
     assert [change["field"] for change in run.manifest["accepted_changes"]] == ["data.sha256"]
 
@@ -182,9 +173,8 @@ def test_changed_data_are_accepted_only_on_request(harness: Harness, run: RunFol
 def test_a_run_is_made_again_from_its_manifest_alone(harness: Harness, run: RunFolder) -> None:
     (run.path / "attempts.jsonl").unlink()
     (run.path / "summary.json").unlink()
-    ended = harness("rerun", run.path)
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("rerun", run.path)
+    again = harness.only_run()
     assert again.manifest["rerun_of"] == run.run_id
     assert len(again.attempts) == 4
 
@@ -193,7 +183,7 @@ def test_a_rerun_equals_the_run(
     harness: Harness, finished_run: Callable[..., FinishedRun], run: RunFolder
 ) -> None:
     harness("rerun", run.path)
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    again = harness.only_run()
     lines = [sorted(remove_times_and_ids(each.raw_attempts.decode()).splitlines()) for each in (run, again)]
     assert lines[0] == lines[1]
 
@@ -204,12 +194,10 @@ def test_a_rerun_with_changed_data_is_refused_before_a_folder_is_made(
     manifest = run.manifest
     manifest["data"]["sha256"] = "0" * 64
     (run.path / "manifest.json").write_text(json.dumps(manifest))
-    code, _, stderr = harness.refused("rerun", run.path)
-    assert code == 2
-    assert "--accept data.sha256" in stderr
+    assert "--accept data.sha256" in harness.expect_refusal("rerun", run.path)
     assert not (harness.folder / "runs").exists()
-    assert harness("rerun", run.path, "--accept", "data").returncode == 0
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("rerun", run.path, "--accept", "data")
+    again = harness.only_run()
     assert [change["field"] for change in again.manifest["accepted_changes"]] == ["data.sha256"]
 
 
@@ -218,9 +206,8 @@ def test_a_rerun_with_changed_data_is_refused_before_a_folder_is_made(
 
 def test_submissions_are_graded_again_without_the_agent(harness: Harness, flaky: RunFolder) -> None:
     (harness.folder / "flaky.py").unlink()
-    ended = harness("grade", "--run", flaky.path, "--output-dir", "again")
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "again").iterdir()))
+    harness.succeed("grade", "--run", flaky.path, "--output-dir", "again")
+    again = harness.only_run("again")
     assert [(each["task_id"], each["attempt"], each["status"]) for each in again.attempts] == [
         (each["task_id"], each["attempt"], each["status"]) for each in flaky.attempts
     ]
@@ -229,14 +216,12 @@ def test_submissions_are_graded_again_without_the_agent(harness: Harness, flaky:
 
 def test_programs_are_graded_again(harness: Harness, finished_run: Callable[..., FinishedRun]) -> None:
     run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "6", "--agent", "null").folder
-    ended = harness("grade", "--run", run.path)
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("grade", "--run", run.path)
+    again = harness.only_run()
     assert again.summary["statuses"] == run.summary["statuses"]
     assert again.summary["replay"]["same_verdicts"] == 6
 
 
 def test_a_run_and_samples_together_are_refused(harness: Harness, run: RunFolder) -> None:
-    code, _, stderr = harness.refused("grade", "--run", run.path, "--samples", "x.jsonl")
-    assert code == 2
+    stderr = harness.expect_refusal("grade", "--run", run.path, "--samples", "x.jsonl")
     assert "--run and --samples both name what is graded" in stderr

@@ -25,8 +25,7 @@ def test_a_run_ends_with_its_report_and_a_line_that_shows_a_failure(
     assert label == "show a failure"
     program, *arguments = shlex.split(line)
     assert program == "harness"
-    shown = harness(*arguments, env=NO_ENGINE)
-    assert shown.returncode == 0
+    shown = harness.succeed(*arguments, env=NO_ENGINE)
     assert f"{arguments[-1]}: " in shown.stdout
 
 
@@ -57,9 +56,7 @@ def test_commands_accept_latest_and_a_name(failed: FinishedRun, harness: Harness
 
 def test_an_unknown_run_names_the_nearest(failed: FinishedRun, harness: Harness) -> None:
     runs, name = failed.folder.path.parent, failed.folder.path.name
-    code, _, error = harness.refused("show", f"{name}x", "--output-dir", runs)
-    assert code == 2
-    assert f"did you mean {name}?" in error
+    assert f"did you mean {name}?" in harness.expect_refusal("show", f"{name}x", "--output-dir", runs)
 
 
 def test_a_run_under_way_is_running_and_a_killed_one_is_resumed_by_name(harness: Harness) -> None:

@@ -52,8 +52,7 @@ def test_agents_solve_a_task_in_an_image_without_python(
         "program": ("command", "--agent-cmd", "sh -c 'echo 42 > answer'"),
     }.items():
         folder = harness.folder / name
-        ended = harness("run", *options, "--agent", *agent, "--output-dir", folder)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        harness.succeed("run", *options, "--agent", *agent, "--output-dir", folder)
         (results[name],) = RunFolder(next(folder.iterdir())).attempts
     statuses = {name: record["status"] for name, record in results.items()}
     assert statuses == {"oracle": "passed", "null": "failed", "program": "passed"}
@@ -74,9 +73,8 @@ def test_a_model_solves_a_task_in_an_image_without_python(
     config = harness.folder / "config.yaml"
     endpoint = {"model": "scripted", "base_url": server.url, "tool_mode": "native"}
     config.write_text(json.dumps({"endpoints": {"scripted": endpoint}}))
-    ended = harness("run", *options, "-c", config, "--model", "scripted")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    (record,) = RunFolder(next((harness.folder / "runs").iterdir())).attempts
+    harness.succeed("run", *options, "-c", config, "--model", "scripted")
+    (record,) = harness.only_run().attempts
     assert record["status"] == "passed", record["error"]
     sent = json.dumps([asked.body for asked in server.asked])
     assert "Write 42 into answer." in sent

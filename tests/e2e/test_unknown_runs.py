@@ -40,8 +40,7 @@ def make_unknown(run: RunFolder, **settings: Any) -> None:
 
 def make_run(harness: Harness, *command: str | Path) -> RunFolder:
     before = {*harness.folder.glob("runs/*")}
-    ended = harness(*command, env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed(*command, env=NO_ENGINE)
     (folder,) = {*harness.folder.glob("runs/*")} - before
     return RunFolder(folder)
 
@@ -62,8 +61,8 @@ def of_agent(harness: Harness, mark: Path) -> RunFolder:
 
 
 def test_a_run_of_the_user_needs_no_consent(harness: Harness, of_agent: RunFolder, mark: Path) -> None:
-    assert harness("run", "--resume", of_agent.path, "--retry-failed").returncode == 0
-    assert harness("rerun", of_agent.path).returncode == 0
+    harness.succeed("run", "--resume", of_agent.path, "--retry-failed")
+    harness.succeed("rerun", of_agent.path)
     assert mark.exists()
 
 
@@ -73,27 +72,26 @@ def test_the_code_of_an_unknown_run_is_not_run_before_the_user_accepts_it(
 ) -> None:
     make_unknown(of_agent)
     for dry in ((), ("--dry-run",)):
-        code, _, stderr = harness.refused(*command, of_agent.path, *dry)
-        assert code == 2
+        stderr = harness.expect_refusal(*command, of_agent.path, *dry)
         assert f"run the agent {harness.folder / 'agent.py'} as Python on this machine" in stderr
         assert "--trust" in stderr
     assert not mark.exists()
-    assert harness(*command, of_agent.path, "--trust").returncode == 0
+    harness.succeed(*command, of_agent.path, "--trust")
     assert mark.exists()
 
 
 def test_a_folder_that_was_accepted_once_is_known_from_then_on(harness: Harness, of_agent: RunFolder) -> None:
     make_unknown(of_agent)
-    assert harness("run", "--resume", of_agent.path, "--trust").returncode == 0
-    assert harness("run", "--resume", of_agent.path).returncode == 0
+    harness.succeed("run", "--resume", of_agent.path, "--trust")
+    harness.succeed("run", "--resume", of_agent.path)
 
 
 def test_an_accepted_change_keeps_a_run_known(harness: Harness, of_agent: RunFolder) -> None:
     (harness.folder / "config.yaml").write_text("benchmark: gsm8k\nagent: agent.py\ntimeout_seconds: 200\n")
     accepted = ("-c", "config.yaml", "--accept", "config.timeout_seconds")
-    assert harness("run", "--resume", of_agent.path, *accepted).returncode == 0
+    harness.succeed("run", "--resume", of_agent.path, *accepted)
     assert of_agent.manifest["config"]["timeout_seconds"] == 200
-    assert harness("run", "--resume", of_agent.path).returncode == 0
+    harness.succeed("run", "--resume", of_agent.path)
 
 
 def test_commands_and_servers_of_an_unknown_run_are_listed(
@@ -119,7 +117,7 @@ def test_commands_and_servers_of_an_unknown_run_are_listed(
 def test_an_unknown_run_without_effects_is_resumed_and_made_again(harness: Harness) -> None:
     run = make_run(harness, *QUICK, "--agent", "null")
     make_unknown(run)
-    assert harness("run", "--resume", run.path).returncode == 0
+    harness.succeed("run", "--resume", run.path)
     again = make_run(harness, "rerun", run.path)
     assert not is_signed(run.manifest)
     assert not is_signed(again.manifest), "its config is still that of somebody else"
@@ -130,11 +128,10 @@ def test_a_run_starts_where_the_secret_cannot_be_kept_and_is_unknown_later(
 ) -> None:
     (harness.folder / "agent.py").write_text(AGENT.format(place=str(mark)))
     unwritable = {**NO_ENGINE, "XDG_STATE_HOME": "/dev/null"}
-    assert harness(*QUICK, "--agent", "agent.py", env=unwritable).returncode == 0
+    harness.succeed(*QUICK, "--agent", "agent.py", env=unwritable)
     run = RunFolder(next(harness.folder.glob("runs/*")))
     assert "signature" not in run.manifest
-    code, _, stderr = harness.refused("run", "--resume", run.path)
-    assert code == 2
+    stderr = harness.expect_refusal("run", "--resume", run.path)
     assert "nothing shows that you started it on this machine" in stderr
     code, _, stderr = harness.refused("run", "--resume", run.path, env=unwritable)
     assert code == 2
@@ -142,9 +139,7 @@ def test_a_run_starts_where_the_secret_cannot_be_kept_and_is_unknown_later(
 
 
 def test_consent_needs_a_run_to_resume(harness: Harness) -> None:
-    code, _, stderr = harness.refused("run", "-b", "gsm8k", "--trust")
-    assert code == 2
-    assert "--trust needs a run to resume" in stderr
+    assert "--trust needs a run to resume" in harness.expect_refusal("run", "-b", "gsm8k", "--trust")
 
 
 # --- benchmarks of the user in a file
@@ -158,12 +153,10 @@ def test_the_benchmark_of_an_unknown_folder_is_not_imported(
     run = make_run(harness, "run", "-b", "sums.py", "--agent", "null", "--shard", "1/1")
     make_unknown(run)
     mark.unlink()
-    code, _, stderr = harness.refused(*command, run.path)
-    assert code == 2
+    stderr = harness.expect_refusal(*command, run.path)
     assert f"run the benchmark {harness.folder / 'sums.py'} as Python on this machine" in stderr
     assert not mark.exists()
-    ended = harness(*command, run.path, "--trust", env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed(*command, run.path, "--trust", env=NO_ENGINE)
 
 
 def test_a_merged_run_is_as_known_as_all_of_its_shards(harness: Harness) -> None:
@@ -171,10 +164,10 @@ def test_a_merged_run_is_as_known_as_all_of_its_shards(harness: Harness) -> None
         shard = make_run(harness, *QUICK[:-1], "2", "--agent", "null", "--shard", f"{number}/2")
         if number == 2:
             place = ("--output-dir", "known")
-            assert harness("merge", *harness.folder.glob("runs/*"), *place).returncode == 0
+            harness.succeed("merge", *harness.folder.glob("runs/*"), *place)
             make_unknown(shard)
             place = ("--output-dir", "unknown")
-            assert harness("merge", *harness.folder.glob("runs/*"), *place).returncode == 0
+            harness.succeed("merge", *harness.folder.glob("runs/*"), *place)
     known, unknown = (RunFolder(next(harness.folder.glob(f"{name}/*"))) for name in ("known", "unknown"))
     assert is_signed(known.manifest)
     assert "signature" not in unknown.manifest
@@ -194,8 +187,7 @@ def test_limits_of_an_unknown_run_are_not_taken_and_a_notice_names_them(
     usual = run.manifest["limits"]["python"]
     limits = {"memory_mb": 8192, "processes": 4096, "uncounted_sockets": True, "cpu_seconds": 5}
     make_unknown(run, limits=limits)
-    ended = harness(*command, run.path)
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed(*command, run.path)
     notice = " ".join(ended.stderr.split())
     assert "limits.memory_mb 8192, limits.processes 4096, limits.uncounted_sockets True" in notice
     (again,) = harness.folder.glob("runs/*")
@@ -207,7 +199,5 @@ def test_limits_of_an_unknown_run_are_accepted_before_it_is_resumed(
 ) -> None:
     run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "1").folder.copy_to(tmp_path / "copy")
     make_unknown(run, limits={"memory_mb": 2048})
-    code, _, stderr = harness.refused("run", "--resume", run.path)
-    assert code == 2
-    assert "use limits.memory_mb 2048" in stderr
-    assert harness("run", "--resume", run.path, "--trust").returncode == 0
+    assert "use limits.memory_mb 2048" in harness.expect_refusal("run", "--resume", run.path)
+    harness.succeed("run", "--resume", run.path, "--trust")

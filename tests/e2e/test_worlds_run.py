@@ -89,10 +89,9 @@ def test_a_killed_run_is_resumed_and_repeats_no_finished_attempt(harness: Harnes
     wait_until(lambda: begun.exists() and len(begun.read_text().splitlines()) == 5, "the fifth task")
     running.kill()
     running.wait()
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     (tmp_path / "go").touch()
-    resumed = harness("run", "--resume", folder, env=NO_ENGINE)
-    assert resumed.returncode == 0, resumed.stderr
+    harness.succeed("run", "--resume", folder, env=NO_ENGINE)
     times = Counter(begun.read_text().splitlines())
     assert len(times) == 10
     assert sorted(times.values()) == [1] * 9 + [2]
@@ -106,8 +105,7 @@ def test_a_turn_in_a_world_is_shown(harness: Harness, tmp_path: Path) -> None:
     agent.write_text(AGENT)
     (tmp_path / "go").touch()
     task = "card/dev/baseline1/first/0"
-    ended = harness(*BUNDLED, "-t", task, "--agent", str(agent), env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed(*BUNDLED, "-t", task, "--agent", str(agent), env=NO_ENGINE)
     shown = harness("show", "latest", task, env=NO_ENGINE).stdout
     assert "wrong arguments for" in shown
     assert "submit" in shown

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from harness.core.errors import UsageError
 from harness.sandbox import reaper
 
 LISTING = ("benchmarks",)
+RUN = ("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "--output-dir", "runs")
+further = partial(pytest.param, marks=pytest.mark.thorough)
 
 
 @pytest.fixture
@@ -123,6 +126,10 @@ def test_ctrl_c_that_a_library_turns_into_its_own_error_is_still_one(
     assert run_in_child(entry.main) == (130, "error: interrupted\n")
 
 
+def press_ctrl_c() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 def test_ctrl_c_in_a_destructor_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     class Doomed:
         def __del__(self) -> None:
@@ -216,13 +223,13 @@ FULL = "error: standard output: cannot be written: No space left on device\n"
     [
         (LISTING, ">/dev/full", 3, FULL),
         (("--help",), ">/dev/full", 3, FULL),
-        (("--version",), ">/dev/full", 3, FULL),
-        (LISTING, ">&-", 0, ""),
+        further(("--version",), ">/dev/full", 3, FULL),
+        further(LISTING, ">&-", 0, ""),
         (LISTING, "<&- >&- 2>&-", 0, ""),
         (("benchmarks", "--json"), "| true", 141, ""),
         (("rnu",), "2>/dev/full", 2, ""),
-        (("rnu",), "2>&-", 2, ""),
-        (("rnu",), ">/dev/full 2>&1", 2, ""),
+        further(("rnu",), "2>&-", 2, ""),
+        further(("rnu",), ">/dev/full 2>&1", 2, ""),
     ],
 )
 def test_unwritable_output_is_one_error(
@@ -243,16 +250,14 @@ def test_error_of_the_command_goes_before_that_of_its_output(monkeypatch: pytest
 
 
 def test_run_whose_output_cannot_be_written_is_in_its_folder(harness: Harness) -> None:
-    run = ("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "--output-dir", "runs")
-    ended = run_in_shell(harness, ">/dev/full", *run)
+    ended = run_in_shell(harness, ">/dev/full", *RUN)
     assert (ended.returncode, ended.stderr[-len(FULL) :]) == (3, FULL)
     folder = harness.only_run().path
     assert {"attempts.jsonl", "summary.json", "report.html"} <= {path.name for path in folder.iterdir()}
 
 
 def test_run_goes_on_with_a_full_standard_error(harness: Harness) -> None:
-    run = ("run", "-b", "mbpp", "--data", "bundled", "-n", "1", "--output-dir", "runs")
-    ended = run_in_shell(harness, "2>/dev/full", *run)
+    ended = run_in_shell(harness, "2>/dev/full", *RUN)
     assert ended.returncode == 0
     assert "run folder:" in ended.stdout
 

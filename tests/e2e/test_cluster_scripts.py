@@ -102,23 +102,17 @@ def test_a_failed_host_is_named_and_nothing_is_merged(module_harness: Harness) -
     assert not (folder / "failed/merged").exists()
 
 
-def test_a_slurm_array_is_merged_into_one_run(module_harness: Harness, one: RunFolder) -> None:
+def test_a_slurm_array_is_merged_into_one_run_and_a_shard_started_again_is_not_repeated(
+    module_harness: Harness, one: RunFolder
+) -> None:
     folder = module_harness.folder
     env = install(module_harness, "sbatch", SBATCH)
     code, output = start("slurm/submit.sh", "2", folder / "by slurm", *OPTIONS, env=env, folder=folder)
     assert code == 0, output
     assert_equal([*(folder / "by slurm/merged").iterdir()], one)
-
-
-def test_a_shard_that_is_started_again_is_finished_and_not_repeated(
-    module_harness: Harness, one: RunFolder
-) -> None:
-    folder = module_harness.folder
-    env = {**module_harness.environment, "HARNESS": str(SCRIPT)}
-    for _ in range(2):
-        code, output = start("shard.sh", "1", "2", folder / "again", *OPTIONS, env=env, folder=folder)
-        assert code == 0, output
-    (shard,) = (folder / "again/1").iterdir()
+    code, output = start("shard.sh", "1", "2", folder / "by slurm", *OPTIONS, env=env, folder=folder)
+    assert code == 0, output
+    (shard,) = (folder / "by slurm/1").iterdir()
     assert len((shard / "attempts.jsonl").read_text().splitlines()) == 1
 
 

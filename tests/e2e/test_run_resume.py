@@ -46,10 +46,6 @@ def resumed(module_harness: Harness, client: APIClient) -> Resumed:
     return Resumed(run.folder, running, kept, ended.stdout + ended.stderr, ended.returncode)
 
 
-def test_killed_run_was_in_the_middle(resumed: Resumed) -> None:
-    assert 3 <= len(resumed.kept.splitlines()) < 8
-
-
 def test_containers_of_a_killed_run_end_by_themselves(resumed: Resumed) -> None:
     assert resumed.running_after_kill == []
 
@@ -60,6 +56,7 @@ def test_resumed_run_ends_well(resumed: Resumed) -> None:
 
 
 def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
+    assert 3 <= len(resumed.kept.splitlines()) < 8, "the run was killed in the middle"
     counts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in resumed.folder.attempts)
     assert len(counts) == 8
     assert set(counts.values()) == {1}
@@ -67,9 +64,6 @@ def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
 
 def test_finished_attempts_are_kept_byte_for_byte(resumed: Resumed) -> None:
     assert resumed.folder.raw_attempts.startswith(resumed.kept)
-
-
-def test_torn_last_line_is_gone(resumed: Resumed) -> None:
     assert TORN not in (resumed.folder.path / "attempts.jsonl").read_bytes()
 
 
@@ -91,26 +85,18 @@ def finished_copy(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> R
     return run.folder.copy_to(tmp_path / "copy")
 
 
-def test_finished_run_prints_its_table_again(harness: Harness, finished_copy: RunFolder) -> None:
-    ended = harness.succeed("run", "--resume", finished_copy.path)
-    assert ["failed", "3", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
-
-
-def test_finished_run_starts_no_container(
+def test_finished_run_prints_its_table_and_starts_no_container(
     harness: Harness, finished_copy: RunFolder, client: APIClient
 ) -> None:
-    before, kept = time.time(), finished_copy.raw_attempts
-    harness.succeed("run", "--resume", finished_copy.path)
+    before, kept, summary = time.time(), finished_copy.raw_attempts, finished_copy.summary
+    ended = harness.succeed("run", "--resume", finished_copy.path, "-o", "results.json")
+    assert ["failed", "3", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
     label = {"type": "container", "label": f"harness.run={finished_copy.run_id}"}
     events = client.events(since=before, until=time.time() + 0.01, filters=label)  # type: ignore[call-overload]
     assert list(events) == []
     assert finished_copy.raw_attempts == kept
-
-
-def test_results_can_be_written_from_a_finished_run(harness: Harness, finished_copy: RunFolder) -> None:
-    harness.succeed("run", "--resume", finished_copy.path, "-o", "results.json")
-    results = harness.read_json()
-    assert len(results["attempts"]) == 3
+    assert finished_copy.summary == summary, "the run keeps its duration"
+    assert len(harness.read_json()["attempts"]) == 3
 
 
 def test_dry_run_of_a_resumed_run_shows_the_remaining_attempts(
@@ -192,12 +178,6 @@ def test_an_image_rebuilt_from_the_same_sources_is_accepted(
     (finished_copy.path / "attempts.jsonl").write_bytes(b"".join(lines[:-1]))
     harness.succeed("run", "--resume", finished_copy.path)
     assert len(finished_copy.attempts) == 3
-
-
-def test_finished_run_keeps_its_duration(harness: Harness, finished_copy: RunFolder) -> None:
-    before = finished_copy.summary
-    harness.succeed("run", "--resume", finished_copy.path)
-    assert finished_copy.summary == before
 
 
 def test_duration_of_a_resumed_run_adds_up(harness: Harness, finished_copy: RunFolder) -> None:

@@ -178,7 +178,7 @@ def compare(
         cluster_by: the field whose values cluster the tasks for the intervals, None for the one of the runs.
         resamples: the number of resamples for the 95 % interval.
         seed: the seed of the resamples.
-        regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
+        regression_threshold: the fall of the rate, from 0 to 1, that does not count as a regression.
         output_dir: the folder of runs that are given by name, None for `runs`.
         accept: `grading_version` to compare runs whose verdicts come from different gradings.
 

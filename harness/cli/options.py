@@ -275,7 +275,7 @@ def _make_params(options: Iterable[KeyOption], *, has_axes: bool) -> list[Any]:
     """Return the options as the parser has them."""
 
     def declare() -> None:
-        """Stand for the command, whose signature the parser reads."""
+        """Do nothing. The parser reads the signature."""
 
     parameters = []
     for each in options:

@@ -183,7 +183,7 @@ def compare(
     with open_export(output, force=force) as stream:
         write_report(comparison, stream)
     if name == "json" or output is not None:
-        # Nobody may read the document, but a comparison that is not fair must be noticed.
+        # A user may not read the document, but must notice a comparison that is not fair.
         for warning in list_warnings(comparison):
             typer.echo(f"warning: {warning}", err=True)
     if comparison.is_regression is None:

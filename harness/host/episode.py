@@ -124,7 +124,7 @@ class Episode:
         self._before_grading = before_grading
         self._on_fault = on_fault
         self._spec = environment_spec(task.environment)
-        # Only the time of tools counts, because nobody here sees when the agent's model works.
+        # Only the time of tools counts, because the host does not see when the agent's model works.
         self._seconds_left = self._spec.agent_seconds(task) if start is None else start.seconds_left
         self._ends = time.monotonic() + bound_life(task)
 

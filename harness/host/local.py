@@ -103,7 +103,7 @@ class LocalHost:
             image: the name of an image.
             limits: the limits of the container, and of each job in it.
             terminals: whether programs may run on a terminal.
-            deadline_seconds: the time after which the sandbox ends even if the block goes on.
+            deadline_seconds: the life of the sandbox, which ends even if the block goes on.
 
         Raises:
             UsageError: if an argument cannot be used, or the host is closed.

@@ -54,7 +54,7 @@ def agents() -> dict[str, Callable[..., Agent]]:
 
 def is_built_in(name: str) -> bool:
     """Return whether an agent of this package has this name."""
-    # The module of its name comes first, because an import of all agents takes longer than that of one.
+    # The module of its name comes first, because an import of all agents takes longer.
     return name in dict(find_declared(__name__, "AGENTS", name)) or name in agents()
 
 
@@ -63,7 +63,7 @@ def build_agent(name: str, settings: AgentSettings, benchmark: Benchmark) -> Age
 
     Raises UsageError for an unknown name, for unsuitable settings, and for an agent that cannot be imported.
     """
-    # The module of its name comes first, because an import of all agents takes longer than that of one.
+    # The module of its name comes first, because an import of all agents takes longer.
     known = dict(find_declared(__name__, "AGENTS", name))
     if name not in known:
         known = agents()

@@ -15,16 +15,13 @@ from harness.environments import environment_spec
 from harness.environments.workspace import OpenWorkspace
 from harness.models.endpoint import Endpoint
 from harness.models.messages import Generation, Message, ModelReply, ToolSchema
-from harness.runs.settings import KEYS
 from harness.runs.settings.agents import CommandSettings
 
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording
 
-# The config keys of the model. An agent that reads `model` gets a session, and all of them apply to it.
-MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
-# The config keys that an agent may or may not read.
-AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
+# An agent alone causes these ends, so no action of it can bring them about again.
+REPEATABLE_ENDS = (Status.TIMEOUT, Status.LIMIT_REACHED, Status.AGENT_ERROR)
 
 
 class AgentError(Exception):
@@ -48,10 +45,6 @@ class AgentNotStarted(AgentError):
 
 class AgentUnusableError(UsageError):
     """The settings of the agent fit no attempt, so the run ends."""
-
-
-# An agent alone causes these ends, so no action of it can bring them about again.
-REPEATABLE_ENDS = (Status.TIMEOUT, Status.LIMIT_REACHED, Status.AGENT_ERROR)
 
 
 class RepeatedEnd(Exception):

@@ -23,7 +23,6 @@ from harness.core.errors import UsageError, quote_value
 from harness.core.types import Submission, Task
 from harness.models.messages import ModelReply
 from harness.runs.agents.agent import (
-    AGENT_SETTINGS,
     Agent,
     AgentError,
     AgentSettings,
@@ -31,6 +30,7 @@ from harness.runs.agents.agent import (
     ChoosesSamples,
 )
 from harness.runs.agents.attempt_access import AgentThread, Returned, open_access
+from harness.runs.settings import AGENT_SETTINGS
 
 Attempt = Callable[[AttemptContext], Awaitable[Any]]
 # The attributes that a user's agent may have, what each must be, and the check.

@@ -293,7 +293,7 @@ async def run_until_over(
         await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # asyncio warns of an exception that nobody retrieves
+                task.exception()  # else asyncio warns of an unretrieved exception
 
 
 def _has_acted(context: AttemptContext) -> bool | None:

@@ -157,7 +157,7 @@ def make_environment(
         "HARNESS_SUBMISSION_FILE": f"{scratch}/{SUBMISSION_FILE}",
         "HARNESS_MCP_URL": f"{endpoints.url}/mcp",
         "HARNESS_MCP_TOKEN": endpoints.token,
-        # The settings and caches of a program are no part of the task.
+        # The settings and caches of a program do not belong to the task.
         "XDG_CONFIG_HOME": f"{scratch}/config",
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "XDG_DATA_HOME": f"{scratch}/data",

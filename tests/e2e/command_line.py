@@ -94,8 +94,11 @@ class RunFolder:
     def attempts(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.raw_attempts.splitlines()]
 
-    def change_manifest(self, **values: Any) -> None:
-        (self.path / "manifest.json").write_text(json.dumps({**self.manifest, **values}))
+    def change_manifest(self, section: str | None = None, **values: Any) -> None:
+        """Change values of the manifest, or of a section of it such as `config`."""
+        manifest = self.manifest
+        (manifest if section is None else manifest[section]).update(values)
+        (self.path / "manifest.json").write_text(json.dumps(manifest))
 
     def copy_to(self, place: Path) -> RunFolder:
         """Copy the folder, and return the copy, which a test may change."""
@@ -112,17 +115,20 @@ class ForkServer:
     """The process that forks for each call of the command.
 
     Args:
-        environment: its environment. Those of the commands replace it.
+        environment: its environment. The environments of the commands replace it.
         record: is called with the process id of each command.
+        prefix: the program and its arguments that start the process, such as one that changes the user.
     """
 
-    def __init__(self, environment: Mapping[str, str], record: Callable[[int], None]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], record: Callable[[int], None], prefix: Sequence[str] = ()
+    ) -> None:
         self._record = record
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A request with a long environment and many arguments is one packet.
         self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         with theirs:
-            command = [sys.executable, str(FORK_SERVER), str(theirs.fileno()), str(SCRIPT)]
+            command = [*prefix, sys.executable, str(FORK_SERVER), str(theirs.fileno()), str(SCRIPT)]
             self._process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()])
 
     def run(

@@ -239,8 +239,8 @@ async def test_a_baseline_of_a_program_lacks_the_tools_and_the_prompt_of_a_serve
         """Return the prompt of a program, and the tools that its task names."""
         script = 'cat "$HARNESS_PROMPT_FILE"; echo END; cat "$HARNESS_TASK_FILE"'
         folder = tmp_path / str(baseline)
-        options = {"command": {"machine": "own"}, "mcp_servers": [SUMS], "baseline": baseline}
-        await run_script(folder, script, ANSWER, **options)
+        own = {"machine": "own"}
+        await run_script(folder, script, ANSWER, command=own, mcp_servers=[SUMS], baseline=baseline)
         prompt, _, about = read_end(folder)["stdout"].partition("END")
         return prompt, [tool["name"] for tool in json.loads(about)["tools"]]
 

@@ -81,8 +81,7 @@ def test_the_manifest_names_the_sample_and_a_later_run_starts_its_longest_tasks_
     chosen = ("-n", "3", "--sampling", "stratified", "--stratify-by", "category", "--seed", "5")
     harness(*QUESTIONS, *chosen, "-o", "first.json", env=NO_ENGINE)
     first = harness.read_json("first.json")
-    folder = harness.only_run().path
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = harness.only_run().manifest
     ids = [attempt["task_id"] for attempt in first["attempts"]]
     assert manifest["planned"] == {"tasks": 3, "attempts": 3, "task_ids": ids}
     config = manifest["config"]
@@ -95,9 +94,6 @@ def test_the_manifest_names_the_sample_and_a_later_run_starts_its_longest_tasks_
 
 def test_a_resumed_run_that_would_select_other_tasks_is_refused(harness: Harness) -> None:
     harness(*QUESTIONS, "-n", "2", env=NO_ENGINE)
-    folder = harness.only_run().path
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["planned"]["task_ids"].reverse()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    stderr = harness.expect_refusal("run", "--resume", str(folder), env=NO_ENGINE)
-    assert "select other tasks than when it started" in stderr
+    run = harness.only_run()
+    run.change_manifest("planned", task_ids=run.manifest["planned"]["task_ids"][::-1])
+    assert "select other tasks than when it started" in harness.expect_refusal("run", "--resume", run.path)

@@ -159,8 +159,7 @@ def test_changed_image_is_refused(harness: Harness, finished_copy: RunFolder) ->
 
 
 def test_changed_grading_is_refused_unless_it_is_accepted(harness: Harness, finished_copy: RunFolder) -> None:
-    manifest = {**finished_copy.manifest, "grading_version": 0}
-    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    finished_copy.change_manifest(grading_version=0)
     ended = harness("run", "--resume", finished_copy.path)
     assert ended.returncode == 2
     assert "the grading of mbpp has changed since this run started" in ended.stderr
@@ -171,9 +170,8 @@ def test_changed_grading_is_refused_unless_it_is_accepted(harness: Harness, fini
 def test_an_image_rebuilt_from_the_same_sources_is_accepted(
     harness: Harness, finished_copy: RunFolder
 ) -> None:
-    manifest = finished_copy.manifest
-    manifest["images"] = dict.fromkeys(manifest["images"], "sha256:" + "0" * 64)
-    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    images = dict.fromkeys(finished_copy.manifest["images"], "sha256:" + "0" * 64)
+    finished_copy.change_manifest(images=images)
     lines = finished_copy.raw_attempts.splitlines(keepends=True)
     (finished_copy.path / "attempts.jsonl").write_bytes(b"".join(lines[:-1]))
     harness.succeed("run", "--resume", finished_copy.path)

@@ -172,7 +172,7 @@ def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(
 
 def test_changed_data_are_accepted_only_on_request(harness: Harness, run: RunFolder) -> None:
     now = run.manifest["data"]["sha256"]
-    run.change_manifest(data={**run.manifest["data"], "sha256": "0" * 64})
+    run.change_manifest("data", sha256="0" * 64)
     stderr = harness.expect_refusal("run", "--resume", run.path)
     assert f'data.sha256 was "{"0" * 64}", and is "{now}" now' in stderr
     assert "--accept data.sha256" in stderr
@@ -201,7 +201,7 @@ def test_a_run_is_made_again_from_its_manifest_alone_and_equals_it(harness: Harn
 def test_a_rerun_with_changed_data_is_refused_before_a_folder_is_made(
     harness: Harness, run: RunFolder
 ) -> None:
-    run.change_manifest(data={**run.manifest["data"], "sha256": "0" * 64})
+    run.change_manifest("data", sha256="0" * 64)
     assert "--accept data.sha256" in harness.expect_refusal("rerun", run.path)
     assert not (harness.folder / "runs").exists()
     harness.succeed("rerun", run.path, "--accept", "data")

@@ -81,13 +81,11 @@ def quick_shards(module_harness: Harness) -> list[Path]:
     return make_shards(module_harness, QUICK, 2, "quick")
 
 
-Change = Callable[[Path], Any]
+Change = Callable[[Path], object]
 
 
-def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    change(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+def edit(section: str | None = None, **values: Any) -> Change:
+    return lambda folder: RunFolder(folder).change_manifest(section, **values)
 
 
 def cut_attempts(folder: Path) -> None:
@@ -106,34 +104,13 @@ def copy_attempts_of_first(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Change, str]] = {
-    "another number of shards": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard="2/3")),
-        "is shard 2 of 3",
-    ),
-    "the same shard": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard="1/2")),
-        "are both shard 1 of 2",
-    ),
-    "a whole run": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard=None)),
-        "of 2 shards is missing",
-    ),
-    "other data": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["data"].update(sha256="00")),
-        "the shards differ in data.sha256",
-    ),
-    "another seed": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(seed=9)),
-        "the shards differ in config.seed",
-    ),
-    "another setting": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(sample_size=3)),
-        "the shards differ in config.sample_size",
-    ),
-    "another version": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest.update(harness_version="0")),
-        "the shards differ in harness_version",
-    ),
+    "another number of shards": (edit("config", shard="2/3"), "is shard 2 of 3"),
+    "the same shard": (edit("config", shard="1/2"), "are both shard 1 of 2"),
+    "a whole run": (edit("config", shard=None), "of 2 shards is missing"),
+    "other data": (edit("data", sha256="00"), "the shards differ in data.sha256"),
+    "another seed": (edit("config", seed=9), "the shards differ in config.seed"),
+    "another setting": (edit("config", sample_size=3), "the shards differ in config.sample_size"),
+    "another version": (edit(harness_version="0"), "the shards differ in harness_version"),
     "the attempts of another shard": (copy_attempts_of_first, "both hold attempt 0 of task"),
     "an infra error": (lose_verdict, "1 of 2 attempts of shard 2 have no verdict"),
     "a shard that is not finished": (cut_attempts, "1 of 2 attempts of shard 2 have no verdict"),

@@ -32,7 +32,7 @@ def tasks():
 
 def make_unknown(run: RunFolder, **settings: Any) -> None:
     """Change a run folder to one that somebody else has made, with other settings."""
-    run.change_manifest(config={**run.manifest["config"], **settings})
+    run.change_manifest("config", **settings)
     manifest = {name: value for name, value in run.manifest.items() if name != "signature"}
     (run.path / "manifest.json").write_text(json.dumps(manifest))
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from docker import APIClient
 from failing_backend import FailingBackend
 from readers import OPENRLHF
-from service_fixtures import TOKEN, Served, serve
+from service_fixtures import TOKEN, serve
 
 from harness.host import retries
 
@@ -42,29 +41,19 @@ WRONG = write_query("def add(a, b):\n    return 3")
 EXIT = write_query("import os\nos._exit(0)")
 
 
-async def ask(served: Served, *queries: str) -> Any:
-    columns = [queries, [PROMPT] * len(queries), [LABEL] * len(queries)]
-    arguments = [f"{served.url}/{TOKEN}/get_reward", *map(json.dumps, columns)]
-    with ThreadPoolExecutor(1) as pool:
-        output = await asyncio.get_running_loop().run_in_executor(
-            pool, lambda: OPENRLHF.run(PROGRAM, *arguments)
-        )
-    return json.loads(output.splitlines()[-1])
-
-
-async def test_the_client_gets_a_reward_for_each_query() -> None:
-    async with serve() as served:
-        (reply,) = await ask(served, RIGHT, WRONG, EXIT)
-    assert reply["rewards"] == reply["scores"] == [1.0, 0.0, 0.0]
-
-
-async def test_the_client_tries_again_after_a_fault(
+async def test_the_client_tries_again_after_a_fault_and_gets_a_reward_for_each_query(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
-    async with serve(backend=backend) as served:
+    async with serve(backend=backend, max_concurrent=1) as served:
         backend.refusals = retries.INFRA_TRIES
-        (reply,) = await ask(served, RIGHT)
-        assert reply["rewards"] == [1.0]
+        columns = [[RIGHT, WRONG, EXIT], [PROMPT] * 3, [LABEL] * 3]
+        arguments = [f"{served.url}/{TOKEN}/get_reward", *map(json.dumps, columns)]
+        with ThreadPoolExecutor(1) as pool:
+            output = await asyncio.get_running_loop().run_in_executor(
+                pool, lambda: OPENRLHF.run(PROGRAM, *arguments)
+            )
+        (reply,) = json.loads(output.splitlines()[-1])
         assert await served.read_metric('harness_requests_total{operation="get_reward",status="503"}') == 1
+    assert reply["rewards"] == reply["scores"] == [1.0, 0.0, 0.0]

@@ -113,18 +113,6 @@ async def test_the_trainer_logs_the_statuses(served: Served) -> None:
     assert logged == {"status": ["passed"], "verdict/faults": 0.0}
 
 
-async def test_a_fault_of_the_service_is_tried_again(
-    client: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
-    backend = FailingBackend(client)
-    async with serve(backend=backend, max_concurrent=1) as served:
-        backend.refusals = retries.INFRA_TRIES
-        with VerdictReward(served.url, token=TOKEN) as reward:
-            assert await block(lambda: reward([""], [ADD], tests=[ASSERTS])) == [1.0]
-        assert await served.read_metric("harness_faults_total") == retries.INFRA_TRIES
-
-
 async def test_a_completion_without_a_verdict_has_no_reward(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,13 +179,14 @@ async def test_a_failed_opening_is_tried_again_with_the_next_samples(served: Ser
     await block(held.close)
 
 
-async def test_a_program_has_its_whole_time_after_the_service_was_busy(
+async def test_a_fault_is_tried_again_and_the_program_has_its_whole_time_then(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     program = f"import time\ntime.sleep(3)\n{ADD}"
-    async with serve(backend=backend) as served:
+    async with serve(backend=backend, max_concurrent=1) as served:
         backend.refusals = retries.INFRA_TRIES
         with VerdictReward(served.url, token=TOKEN, timeout_seconds=60.0) as reward:
             assert await block(lambda: reward([""], [program], tests=[ASSERTS])) == [1.0]
+        assert await served.read_metric("harness_faults_total") == retries.INFRA_TRIES

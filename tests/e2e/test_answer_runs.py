@@ -98,12 +98,6 @@ def test_audit_of_mathematics_is_sound(harness: Harness) -> None:
     harness.succeed("audit", "math", "--data", "bundled", "-n", "1", *named)
 
 
-def test_level_of_mathematics_can_be_chosen_by(harness: Harness) -> None:
-    what = ("run", "-b", "math", "--data", "bundled", "--dry-run")
-    ended = harness(*what, "--filter-category", "algebra", "--filter-category", "level 3", env=NO_ENGINE)
-    assert "tasks      1 of 14" in ended.stdout
-
-
 def test_setup_for_a_benchmark_of_answers_needs_no_engine(harness: Harness) -> None:
     ended = harness("setup", "--benchmark", "nq", env=NO_ENGINE)
     assert (ended.returncode, ended.stdout) == (

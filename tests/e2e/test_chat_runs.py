@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_checks import each_case
 from e2e.command_line import NO_ENGINE, Harness, RunFolder, wait_until
 from effort import THOROUGH
 from model_fixtures import MODEL_KEY
@@ -325,21 +324,11 @@ def test_a_run_that_the_server_refuses_later_keeps_its_folder(harness: Harness, 
     assert len(harness.only_run().attempts) == 1
 
 
-@each_case(
-    ("arguments", "said"),
-    [
-        (("--agent", "chat", "--model", "gpt-x"), "OPENAI_API_KEY"),
-        (("--model", "m", "--api", "messages"), "ANTHROPIC_API_KEY is not set"),
-        (("--model", "m", "--api", "none"), "--api must be 'chat', 'responses' or 'messages', not"),
-        (("--api", "messages"), "does not read --api"),
-        (("--agent", "chat"), "agent 'chat' needs a model"),
-    ],
-)
-def test_a_model_that_cannot_be_asked_is_refused(
-    harness: Harness, arguments: tuple[str, ...], said: str
-) -> None:
-    unset = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"), "")
-    assert said in harness.expect_refusal(*RUN, *arguments, env={**NO_ENGINE, **unset})
+# tests/unit/test_mistakes.py has the other refusals.
+def test_anthropics_server_needs_its_own_key(harness: Harness) -> None:
+    unset = dict.fromkeys(("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"), "")
+    stderr = harness.expect_refusal(*RUN, "--model", "m", "--api", "messages", env={**NO_ENGINE, **unset})
+    assert "ANTHROPIC_API_KEY is not set" in stderr
 
 
 def test_a_dry_run_shows_the_endpoint(harness: Harness) -> None:

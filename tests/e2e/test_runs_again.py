@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from case_checks import each_case
 from e2e.command_line import FinishedRun, Harness, RunFolder, remove_times_and_ids
 
 # It needs no container.
@@ -135,23 +134,7 @@ def test_only_infra_errors_are_repeated(harness: Harness, run: RunFolder) -> Non
     assert "superseded" not in run.summary, "an infra error is not a verdict"
 
 
-@each_case("option", ["--retry-failed", "--retry-infra", "--accept", "--trust"])
-def test_an_option_of_resumed_runs_needs_a_run_to_resume(harness: Harness, option: str) -> None:
-    value = ("seed",) if option == "--accept" else ()
-    assert f"{option} needs a run to resume" in harness.expect_refusal("run", "-b", "gsm8k", option, *value)
-
-
 # --- settings of a resumed run
-
-
-def test_a_resumed_run_takes_the_settings_that_it_has(harness: Harness, run: RunFolder) -> None:
-    harness.succeed("run", "--resume", run.path, "-b", "gsm8k", "-n", "4", "--seed", "0")
-
-
-def test_another_plan_is_refused_with_both_values(harness: Harness, run: RunFolder) -> None:
-    stderr = harness.expect_refusal("run", "--resume", run.path, "-n", "3")
-    assert "config.sample_size was 4 when this run started, and is 3 now" in stderr
-    assert "a resumed run cannot change --sample-size" in stderr
 
 
 def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(

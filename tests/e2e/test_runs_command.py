@@ -54,11 +54,6 @@ def test_commands_accept_latest_and_a_name(failed: FinishedRun, harness: Harness
         assert f"run folder: {failed.folder.path}" in ended.stdout, ended.stderr
 
 
-def test_an_unknown_run_names_the_nearest(failed: FinishedRun, harness: Harness) -> None:
-    runs, name = failed.folder.path.parent, failed.folder.path.name
-    assert f"did you mean {name}?" in harness.expect_refusal("show", f"{name}x", "--output-dir", runs)
-
-
 def test_a_run_under_way_is_running_and_a_killed_one_is_shown_reported_and_resumed(harness: Harness) -> None:
     run = harness.start_run("--n-samples", "200")
     place = ("--output-dir", run.folder.path.parent)

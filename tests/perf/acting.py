@@ -13,7 +13,6 @@ from bare_engine import SLEEP, start_one
 from docker import APIClient
 from figure import Figure, Measurement, Reading
 from session import Session
-from unwritten import Unwritten
 
 from harness import Sandbox
 from harness.core.types import Task
@@ -21,6 +20,7 @@ from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
 from harness.environments.db.environment import DatabaseSetup, make_table
 from harness.environments.os.environment import OsSetup
+from harness.host.episode import NoTranscript
 from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
@@ -129,7 +129,7 @@ def _opened(client: APIClient, name: str) -> AbstractAsyncContextManager[Any]:
         SandboxPool(DockerBackend(client)),
         SandboxSettings(_image(client, name), spec.limits),
         300.0,
-        Unwritten(),
+        NoTranscript(),
     )
     return spec.open_environment(task, context)
 

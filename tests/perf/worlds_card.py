@@ -8,13 +8,12 @@ import time
 from random import Random
 from typing import Any
 
-from unwritten import Unwritten
-
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
 from harness.environments.card.duel import BASELINES, CardGame, begin_duel
 from harness.environments.card.engine import FIELDED
 from harness.environments.card.environment import GUESS, choose_guess, choose_move, open_environment
+from harness.host.episode import NoTranscript
 from harness.sandbox.pool import SandboxSettings
 
 GAMES = 1000
@@ -44,7 +43,7 @@ async def _time_calls() -> list[float]:
     for number in range(CALLS):
         target = CardGame("baseline2", number % 2)
         context = EnvironmentContext(
-            nothing, SandboxSettings("none"), 1.0, Unwritten(), target=target, seed=number
+            nothing, SandboxSettings("none"), 1.0, NoTranscript(), target=target, seed=number
         )
         async with open_environment(Task(f"card/perf/{number}", "agentbench", "card", ""), context) as opened:
             while opened.submitted is None and len(seconds) < CALLS:

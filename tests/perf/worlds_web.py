@@ -14,7 +14,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from samples.shop import generate_records
-from unwritten import Unwritten
 
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext
@@ -22,6 +21,7 @@ from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.environment import CLICK, SEARCH, open_environment, solve
 from harness.environments.web.grader import ShopGoal
 from harness.environments.web.products import Goal, PublishedShop
+from harness.host.episode import NoTranscript
 from harness.sandbox.pool import SandboxSettings
 
 PRODUCTS = 10_000
@@ -52,7 +52,7 @@ def measure() -> list[tuple[str, float, str]]:
 
 def _context(target: ShopGoal) -> EnvironmentContext:
     nothing: Any = None
-    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, Unwritten())
+    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, NoTranscript())
     return replace(context, target=target)
 
 

@@ -74,6 +74,8 @@ def test_a_run_that_is_killed_and_resumed_equals_an_undisturbed_one(
         client=client,
     )
     assert_equal(disturbed, quiet)
+    assert disturbed.containers(client) == []
+    assert [path for path in disturbed.path.iterdir() if path.name.startswith(".")] == []
 
 
 # tests/e2e/test_killed_model_runs.py always kills shards of a run without containers.

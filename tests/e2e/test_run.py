@@ -24,11 +24,6 @@ SOME = () if THOROUGH else ("-n", "3")
 ORACLE = (*RUN, *SOME)
 CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bundled", *SOME)}
 SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled", *(() if THOROUGH else ("-n", "1")))
-STATUSES = {
-    *("passed", "failed", "timeout", "memory_limit", "process_limit", "output_limit", "crashed"),
-    *("agent_error", "limit_reached", "grader_error", "infra_error", "cancelled"),
-}
-
 Runs = Callable[..., FinishedRun]
 
 
@@ -254,15 +249,11 @@ def test_results_attempts_have_exactly_the_fields_of_the_contract(null: Finished
             *("agent_output", "expected_output", "duration_seconds", "error"),
             *("agent_output_cut", "expected_output_cut", "started_at"),
         ]
+        fixed = {"attempt": 0, "sample_line": None, "category": None, "resolved": False, "status": "failed"}
+        fixed |= {"score": 0.0, "agent_output": ""}
+        assert {name: attempt[name] for name in fixed} == fixed
         assert isinstance(attempt["task_id"], str)
-        assert type(attempt["attempt"]) is int
-        assert attempt["sample_line"] is None
-        assert attempt["category"] is None
-        assert attempt["resolved"] is False
-        assert attempt["status"] in STATUSES
-        assert attempt["score"] == 0.0
         assert isinstance(attempt["metrics"], dict)
-        assert attempt["agent_output"] == ""
         assert len(attempt["expected_output"]) in range(1, 501)
         assert attempt["duration_seconds"] > 0
         assert isinstance(attempt["error"], str)

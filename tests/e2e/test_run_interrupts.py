@@ -125,10 +125,11 @@ def is_computing(client: APIClient, container: str) -> bool:
     return False
 
 
+# tests/e2e/test_killed_runs.py kills a run twice by default.
+@pytest.mark.thorough
 def test_kills_at_any_moment_lose_and_leave_nothing(harness: Harness, client: APIClient) -> None:
-    """Kill the run twice, or twenty times in a run of all tasks with HARNESS_TESTS=thorough."""
     moments = random.Random(20)
-    kills, tasks, samples = (20, 22, 8) if THOROUGH else (2, 6, 1)
+    kills, tasks, samples = 20, 22, 8
     chosen = ("-n", str(tasks), "--n-samples", str(samples), "--max-concurrent", "3")
     run = harness.start_run(*chosen)
     folder, process, kept = run.folder, run.process, b""

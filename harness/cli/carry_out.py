@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.files import STDIN, check_results_path, store_stdin_samples
+from harness.cli.streams import print_error
 from harness.cli.work import run_until_signal, show_log
 from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_terminal, quote_argument

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.options import BACKEND_HELP, is_on_command_line
+from harness.cli.streams import print_error
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check

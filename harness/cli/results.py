@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.options import RUN_HELP, Accept, ForceOutput, Output, OutputDir, complete_run
+from harness.cli.streams import print_error
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
 from harness.reports.exports import export_names, load_export
 from harness.reports.formats import choose_format, format_names, load_format

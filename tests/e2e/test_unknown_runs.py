@@ -111,26 +111,6 @@ def test_an_accepted_change_keeps_a_run_known(harness: Harness, of_agent: RunFol
     harness.succeed("run", "--resume", of_agent.path)
 
 
-def test_commands_and_servers_of_an_unknown_run_are_listed(
-    harness: Harness, of_agent: RunFolder, mark: Path
-) -> None:
-    make_unknown(
-        of_agent,
-        agent="command",
-        command={"cmd": f"/usr/bin/touch {mark}", "where": "host"},
-        model="m",
-        base_url="http://evil.test/v1",
-        mcp_servers=[{"name": "x", "command": "true", "setup_command": f"touch {mark} \x1b[8m"}],
-    )
-    code, _, stderr = harness.refused("run", "--resume", of_agent.path)
-    assert code == 2
-    shown = " ".join(stderr.split())
-    assert f"run on this machine: /usr/bin/touch {mark}" in shown
-    assert rf"run in a shell on this machine, for MCP server x: touch {mark} \x1b[8m" in shown
-    assert "ask the model m at http://evil.test/v1 with the key in the environment variable" in shown
-    assert not mark.exists()
-
-
 def test_an_unknown_run_without_effects_is_resumed_and_made_again(harness: Harness) -> None:
     run = make_run(harness, *QUICK, "--agent", "null")
     make_unknown(run)

@@ -49,7 +49,7 @@ class ServedProcess:
 @contextlib.contextmanager
 def start_service(harness: Harness, *options: str) -> Iterator[ServedProcess]:
     """Start the command, and yield the service once it listens. The end of the block ends it."""
-    process = harness.start("serve", "--port", "0", *options)
+    process = harness.start("serve", "--port", "0", *options, by_script=True)
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url.startswith("http://127.0.0.1:"), process.communicate()[1]

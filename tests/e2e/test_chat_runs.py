@@ -255,20 +255,6 @@ async def test_output_of_a_tool_cannot_become_a_message(server: ModelServer, tmp
     assert {tool["type"] for tool in tools_offered(server)} == {"function"}
 
 
-async def guess(_context: AttemptContext) -> str:
-    return "42"
-
-
-async def test_an_agent_that_never_asks_its_model_is_reported(
-    harness: Harness, server: ModelServer, tmp_path: Path
-) -> None:
-    await run_chat(server, tmp_path, agent=guess, sample_size=2)
-    remark = "the agent asked the model in 0 of 2 attempts"
-    place = ("--output-dir", tmp_path)
-    assert remark in harness("show", "latest", *place, env=NO_ENGINE).stdout
-    assert remark in harness("report", "latest", "--format", "html", *place, env=NO_ENGINE).stdout
-
-
 class ToolCaller:
     """Asks for the tool mode, and hands in nothing."""
 
@@ -296,13 +282,6 @@ async def test_samples_of_a_task_are_asked_for_at_once(server: ModelServer, tmp_
     result = await run_chat(server, tmp_path, sample_size=3, n_samples=5)
     assert (result.summary.attempts, result.summary.resolved) == (15, 3)
     assert [asked.body["n"] for asked in server.asked] == [5, 5, 5]
-
-
-async def test_the_use_of_the_model_is_in_the_results(server: ModelServer, tmp_path: Path) -> None:
-    server.script = Solver(GSM8K)
-    result = await run_chat(server, tmp_path, sample_size=3)
-    assert [record.metrics["input_tokens"] for record in result.attempts] == [10] * 3
-    assert all(record.metrics["cost"] is None for record in result.attempts)
 
 
 def test_a_wrong_key_ends_the_run_with_one_error_and_leaves_no_folder(

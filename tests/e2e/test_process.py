@@ -126,10 +126,6 @@ def test_ctrl_c_that_a_library_turns_into_its_own_error_is_still_one(
     assert run_in_child(entry.main) == (130, "error: interrupted\n")
 
 
-def press_ctrl_c() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_ctrl_c_in_a_destructor_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     class Doomed:
         def __del__(self) -> None:

@@ -249,7 +249,13 @@ def test_results_attempts_have_exactly_the_fields_of_the_contract(null: Finished
             *("agent_output", "expected_output", "duration_seconds", "error"),
             *("agent_output_cut", "expected_output_cut", "started_at"),
         ]
-        fixed = {"attempt": 0, "sample_line": None, "category": None, "resolved": False, "status": "failed"}
+        fixed: dict[str, Any] = {
+            "attempt": 0,
+            "sample_line": None,
+            "category": None,
+            "resolved": False,
+            "status": "failed",
+        }
         fixed |= {"score": 0.0, "agent_output": ""}
         assert {name: attempt[name] for name in fixed} == fixed
         assert isinstance(attempt["task_id"], str)

@@ -20,17 +20,10 @@ from harness.benchmarks.data.source import SplitFiles, load_rows
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 
+pytestmark = pytest.mark.usefixtures("no_hub")
 HUB = HubDataset("owner/name", "config", "test+train")
 ROWS: list[dict[str, Any]] = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
 ORIGIN = {"repo": HUB.repo, "config": HUB.config, "split": HUB.split}
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HARNESS_DATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def kept_file(cache: Path) -> Path:
@@ -104,9 +97,8 @@ def test_bundled_by_name_is_quiet(tmp_path: Path) -> None:
 
 
 def test_without_a_hub_the_sample_runs_with_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        sys.modules, "datasets", None
-    )  # An import of `datasets`, which costs seconds, would fail.
+    # An import of `datasets`, which costs seconds, would fail.
+    monkeypatch.setitem(sys.modules, "datasets", None)
     notes: list[str] = []
     rows, source = load(None, tmp_path, notes)
     assert source == load("bundled", tmp_path)[1]
@@ -117,10 +109,13 @@ def test_without_a_hub_the_sample_runs_with_a_notice(tmp_path: Path, monkeypatch
     ]
 
 
-def test_hub_alone_never_falls_back(tmp_path: Path) -> None:
-    with pytest.raises(HubUnreachableError) as caught:
+def test_hub_alone_never_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HubUnreachableError, match="Connection refused") as caught:
         load("hub", tmp_path)
     assert "--data PATH" in (caught.value.hint or "")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(HubUnreachableError, match="HF_HUB_OFFLINE is set"):
+        load("hub", tmp_path)
 
 
 @each_case("data", ["hub", None])
@@ -150,6 +145,7 @@ def test_refresh_asks_the_hub_despite_a_copy(tmp_path: Path) -> None:
 
 def test_copies_are_stored_in_the_configured_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HARNESS_DATA")
     assert default_cache_dir() == tmp_path / ".harness" / "data"
     monkeypatch.setenv("HARNESS_DATA", "~/elsewhere")
     assert default_cache_dir() == tmp_path / "elsewhere"

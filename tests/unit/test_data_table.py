@@ -118,6 +118,8 @@ def test_endings_are_known() -> None:
         "b.tsv.gz": ".tsv.gz",
         "c.parquet": ".parquet",
         "d.txt": None,
+        "a.gz": None,
+        "jsonl": None,
     }
     assert {name: file_suffix(Path(name)) for name in known} == known
 

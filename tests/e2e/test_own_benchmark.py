@@ -126,28 +126,3 @@ def test_a_run_is_not_resumed_with_another_file(harness: Harness, capitals: Path
     assert code == 2
     assert "capitals.yaml has changed since this run started" in error
     assert RunFolder(run).manifest["definition_sha256"]
-
-
-def test_a_package_adds_benchmarks_by_an_entry_point(harness: Harness) -> None:
-    site = harness.folder / "site"
-    (site / "rivers-1.dist-info").mkdir(parents=True)
-    (site / "rivers-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: rivers\nVersion: 1\n")
-    points = site / "rivers-1.dist-info/entry_points.txt"
-    points.write_text("[harness.benchmarks]\nrivers = rivers:BENCHMARKS\n")
-    (site / "rivers.py").write_text(
-        "from pathlib import Path\nfrom dataclasses import replace\n"
-        "from harness.benchmarks.loading import own_definition\n"
-        "BENCHMARKS = (replace(own_definition(Path(__file__).with_name('rivers.yaml')), name='rivers'),)\n"
-    )
-    (site / "rivers.yaml").write_text(YAML)
-    (site / "capitals.csv").write_text(CSV)
-    env = {**NO_ENGINE, "PYTHONPATH": str(site)}
-    assert '"rivers"' in harness("benchmarks", "--json", env=env).stdout
-    assert len(statuses(results(harness, "run", "-b", "rivers", env=env))) == 3
-
-    points.write_text("[harness.benchmarks]\nrivers = rivers:NOTHING\n")
-    ended = harness("benchmarks", env=env)
-    assert ended.returncode == 2
-    assert "entry point 'rivers' of package rivers: AttributeError" in ended.stderr
-    ours = harness("run", "-b", "mbpp", "--data", "bundled", "--dry-run", env=env)
-    assert ours.returncode == 0, "a broken package keeps ours from being run"

@@ -397,7 +397,8 @@ def test_files_of_a_release_are_fetched_once_and_no_script_is_run(
 ) -> None:
     first = load_benchmark("livecodebench", data="hub")
     assert len(first.tasks) == len(LIVECODEBENCH)
-    assert all(len(first.references[task.id].target.load()) > 1 for task in first.tasks)
+    targets: list[Any] = [first.references[task.id].target for task in first.tasks]
+    assert all(len(target.load()) > 1 for target in targets)
     assert first.source.location.startswith(f"{CODE_REPO}/test.jsonl@")
     files_hub.requests.clear()
     again = load_benchmark("livecodebench", data="hub", notify=pytest.fail)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 from contexts import no_context
 from model_server import Asked, ModelServer, completion, error, response, text_item
-from relay_fixtures import TOKEN, Relay, exchange, open_relay
+from relay_fixtures import TOKEN, Relay, connect_to, exchange, open_relay
 from streamed_events import message, stream_completion
 
 from harness.environments.base import open_without_world
@@ -193,10 +192,7 @@ async def test_bodies_for_tools_count_among_the_bodies_under_way(
         make_mcp_app(open_without_world(no_context())) as mcp,
         serve_app(make_relay_app(TOKEN, model=None, mcp=mcp)) as served,
     ):
-        ours, theirs = socket.socketpair()
-        served.accept(theirs)
-        ours.setblocking(False)
-        answer = await exchange(ours, request("/mcp", json.dumps(call).encode()))
+        answer = await exchange(connect_to(served), request("/mcp", json.dumps(call).encode()))
     assert answer.startswith(b"HTTP/1.1 413")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import psutil
-from relay_fixtures import TOKEN
+from relay_fixtures import TOKEN, connect_to
 
 from harness.models.access import ModelAccess
 from harness.models.client import open_client
@@ -92,11 +91,7 @@ async def test_two_hundred_streams_that_nobody_reads_cost_little_memory(tmp_path
                 with ExitStack() as stack:
                     clients = []
                     for _ in range(STREAMS):
-                        ours, theirs = socket.socketpair()
-                        stack.enter_context(ours)
-                        ours.setblocking(False)
-                        served.accept(theirs)
-                        clients.append(ours)
+                        clients.append(stack.enter_context(connect_to(served)))
                     for each in clients:
                         await loop.sock_sendall(each, make_request())
                     for each in clients:

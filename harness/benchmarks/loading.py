@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
+from harness.benchmarks.benchmark import Benchmark, BenchmarkRecipe, Definition, read_all
+from harness.benchmarks.custom import is_own, names_task_folders
 from harness.benchmarks.data.download import DownloadObserver
-from harness.benchmarks.data.hub import HubDataset, load_hub_rows
+from harness.benchmarks.data.hub import load_hub_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import is_cache, load_rows
-from harness.benchmarks.recipe import BenchmarkRecipe, is_own, names_task_folders
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.core.discovery import find_declared, list_declared, load_entry_points, names_python_file
 from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
 from harness.core.inputs.files import MAX_TEXT_BYTES, open_input

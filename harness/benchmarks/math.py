@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.errors import UsageError, unknown_name

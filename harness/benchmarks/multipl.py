@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import CodeRule, extract_code, remark_on_code
 from harness.core.types import Reference, Submission, Task

@@ -105,7 +105,7 @@ def list_(
     """
     import sys
 
-    from harness.benchmarks.data.cache import State, list_cached_files
+    from harness.benchmarks.data.download import State, list_cached_files
     from harness.benchmarks.data.hub import default_cache_dir
     from harness.core.errors import UsageError
     from harness.reports.data import format_cached_files, print_cached_files

@@ -74,7 +74,7 @@ def read_config(
         keys = [each.keys for each in unset]
         return ReadConfig(file, None, problems + _explain(error, file, overrides, keys))
     paths = {"data": _make_absolute(config.data), "samples": _make_absolute(config.samples)}
-    from harness.benchmarks.recipe import is_own  # the benchmarks take long to import
+    from harness.benchmarks.custom import is_own  # the benchmarks take long to import
 
     # Only a user's own benchmark is named by its file or its folder.
     if is_own(config.benchmark):

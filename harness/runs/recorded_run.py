@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.custom import is_own
 from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_effects
-from harness.benchmarks.recipe import is_own
 from harness.core.errors import DataError, UsageError, quote_value
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import AttemptRecord, Phase, Submission, Task

@@ -24,8 +24,9 @@ import pytest
 from hub_server import HubRepo, HubServer
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.data.hub import HubDataset, load_hub_rows
+from harness.benchmarks.data.hub import load_hub_rows
 from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.livecodebench import generation
 from harness.benchmarks.livecodebench.problem import ReleaseFile
 from harness.core.errors import DataError
@@ -58,9 +59,9 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.data.source import load_rows
-from harness.benchmarks.data.source import SplitFiles
+from harness.benchmarks.data.splits import SplitFiles
 from harness.core.errors import HarnessError
 
 def load_whole(name, split):

@@ -13,7 +13,7 @@ from hub_server import HubServer
 
 from harness.benchmarks import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench, definitions
 from harness.benchmarks.classes import BenchmarkClass
-from harness.benchmarks.data.cache import write_cached_rows
+from harness.benchmarks.data.hub import write_cached_rows
 from harness.benchmarks.data.local import read_file
 from harness.core.errors import UsageError
 

@@ -18,8 +18,8 @@ from effort import one_in_four, one_in_two, text_of_length
 
 from harness.audit.run import plan_resumed_audit
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.data.cache import list_cached_files, read_cached_rows
-from harness.benchmarks.data.download import read_note
+from harness.benchmarks.data.download import list_cached_files, read_note
+from harness.benchmarks.data.hub import read_cached_rows
 from harness.benchmarks.data.tree import read_tree
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import AttemptRecord, Status

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.data.source import SplitFiles, load_rows
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 
 HUMANEVAL_FIELDS = ["task_id", "prompt", "entry_point", "canonical_solution", "test"]
 MBPP_FIELDS = ["source_file", "task_id", "prompt", "code", "test_imports", "test_list"]

@@ -13,10 +13,16 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import definitions, load_benchmark
-from harness.benchmarks.data.cache import read_cached_rows, write_cached_rows
-from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
+from harness.benchmarks.data.hub import (
+    HubUnreachableError,
+    default_cache_dir,
+    load_hub_rows,
+    read_cached_rows,
+    write_cached_rows,
+)
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.data.source import SplitFiles, load_rows
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 

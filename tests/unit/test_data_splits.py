@@ -15,9 +15,9 @@ from case_checks import each_case
 from effort import THOROUGH
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
-from harness.benchmarks.data.cache import write_cached_rows
-from harness.benchmarks.data.hub import HubDataset
-from harness.benchmarks.data.source import BUNDLED, SplitFiles
+from harness.benchmarks.data.hub import write_cached_rows
+from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 from harness.core.errors import DataError, UsageError
 
 pytestmark = pytest.mark.usefixtures("no_hub")

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks.data.local import Table, file_suffix, read_file
+from harness.benchmarks.data.local import Table, read_file
+from harness.benchmarks.data.rows import file_suffix
 from harness.core.errors import DataError
 
 DPR = Table(columns=("question", "answer"), delimiter="\t", literals=("answer",))

@@ -22,8 +22,8 @@ from harness.benchmarks.agentbench.tasks import (
 )
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.category import Category
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.options import validate_options
 from harness.core.types import DataSource
 

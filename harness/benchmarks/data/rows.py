@@ -8,6 +8,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from harness.core.errors import DataError
@@ -28,6 +29,11 @@ _GRADING_WORDS = frozenset(
     )
 )
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# The endings of the files that rows are read from.
+JSON_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET = ".parquet"
+SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +215,9 @@ def describe(value: Any) -> str:
 
 def _clip(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def file_suffix(path: PurePath) -> str | None:
+    """Return the one of SUFFIXES that a file name ends with, or None."""
+    name = path.name.lower()
+    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)

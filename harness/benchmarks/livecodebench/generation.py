@@ -13,10 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.livecodebench.prediction import ChoiceOptions, write_program
 from harness.benchmarks.livecodebench.problem import (
     HIDDEN,

@@ -35,7 +35,7 @@ def _show_seconds(definition: Definition) -> int | None:
 
 
 def _check_timeout(seconds: int, info: ValidationInfo) -> int:
-    from harness.benchmarks.recipe import names_task_folders
+    from harness.benchmarks.custom import names_task_folders
 
     low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
     if not low <= seconds <= high and names_task_folders(info.data.get("benchmark", "")):

@@ -29,7 +29,7 @@ from harness.models.connection import (
     NoReplyError,
     OpenReply,
     open_connection,
-    read_message,
+    raise_error_inside,
 )
 from harness.models.endpoint import OPENAI_URL, PAGE, Api, Endpoint, describe_proxy, list_likely_urls
 from harness.models.messages import ModelReply, ModelRequest
@@ -42,7 +42,6 @@ from harness.models.server_errors import (
     ModelRefusedError,
     PageReplyError,
     classify_error,
-    find_error,
     find_refused_parameter,
     read_retry_after,
 )
@@ -442,13 +441,6 @@ async def open_client(endpoint: Endpoint) -> AsyncIterator[ModelClient]:
     """
     async with open_connection(endpoint) as connection:
         yield ModelClient(endpoint, connection)
-
-
-def raise_error_inside(raw: Any) -> None:
-    """Raise ErrorReply for the JSON of an error that came with status 200."""
-    if (found := find_error(raw)) is not None:
-        status, error = found
-        raise ErrorReply(status, error, read_message(error) or "an error without a message")
 
 
 def _make_invalid(error: ErrorReply) -> InvalidRequestError:

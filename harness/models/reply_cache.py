@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -27,6 +27,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     ToolSchema,
+    describe_request,
     describe_tool,
 )
 from harness.models.server_errors import MalformedReplyError
@@ -93,16 +94,6 @@ def hash_raw_request(endpoint: Endpoint, api: Api, content: bytes, number: int) 
     """Return the key of a request in the JSON of an API, which no other kind of request has."""
     whole = [endpoint.model_dump(mode="json", include={"model", "base_url"}), "raw", api, number]
     return hashlib.sha256(json.dumps(whole).encode() + content).hexdigest()
-
-
-def describe_request(value: Any) -> str:
-    """Return the JSON of a value that holds requests, the same for equal requests."""
-    return json.dumps(value, sort_keys=True, default=_list_fields)
-
-
-def _list_fields(value: Any) -> dict[str, Any]:
-    # `asdict` would copy the whole conversation.
-    return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
 
 
 def copy_messages(messages: Sequence[Message]) -> list[Message]:

@@ -20,8 +20,9 @@ from harness.models.concurrency import SharedPause
 from harness.models.endpoint import Api, Prices
 from harness.models.messages import Generation
 from harness.models.relay.app import make_relay_app
-from harness.models.relay.exchange import MAX_BODY_BYTES, rewrite_request
+from harness.models.relay.exchange import MAX_BODY_BYTES
 from harness.models.relay.mcp_server import make_mcp_app
+from harness.models.relay.model_routes import rewrite_request
 from harness.models.relay.serving import serve_app
 from harness.models.server_errors import ModelError
 from harness.models.spending import Budget, BudgetReached

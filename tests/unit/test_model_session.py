@@ -19,7 +19,6 @@ from harness.models.client import open_client
 from harness.models.codecs import MOST_REFUSED_VALUES
 from harness.models.endpoint import ConcurrencyBounds, Endpoint, Prices
 from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
-from harness.models.raw_conversation import RawRequest
 from harness.models.reply_cache import ReplyCache
 from harness.models.server_errors import (
     InvalidRequestError,
@@ -29,6 +28,7 @@ from harness.models.server_errors import (
 )
 from harness.models.session import ModelSession
 from harness.models.spending import Budget, BudgetReached, Spending
+from harness.models.wire import RawRequest
 
 
 @contextlib.asynccontextmanager

@@ -15,8 +15,8 @@ from relay_fixtures import TOKEN, Relay, connect_to, exchange, open_relay
 from starlette.types import Receive, Scope, Send
 from streamed_events import stream_completion
 
-from harness.models.relay import app, serving
 from harness.models.relay import exchange as exchange_module
+from harness.models.relay import serving
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.exchange import Answer
 from harness.models.relay.serving import serve_app
@@ -142,14 +142,14 @@ async def test_a_body_with_many_values_is_refused_before_its_end(
 async def test_a_head_that_does_not_end_is_cut_off(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(exchange_module, "HEAD_SECONDS", 0.05)
     assert await exchange(relay.connect(), begun) == b""
 
 
 async def test_the_second_head_of_a_connection_must_end_too(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(exchange_module, "HEAD_SECONDS", 0.05)
     first = request().replace(b"Connection: close\r\n", b"")
     answer = await exchange(relay.connect(), first + b"POST /v1")
     assert answer.count(b"HTTP/1.1") == 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.models.endpoint import Api
 from harness.models.messages import ToolSchema
 from harness.models.relay.errors import RelayError
-from harness.models.relay.exchange import rewrite_request
+from harness.models.relay.model_routes import rewrite_request
 
 FIELDS = [
     *(

@@ -21,16 +21,6 @@ reference: capital
 metric: exact_match
 """
 CSV = "country,capital,continent\nNorway,Oslo,Europe\nPeru,Lima,South America\nBolivia,Sucre,South America\n"
-PYTHON = '''\
-"""Sums of a number and its square."""
-
-NAME = "sums"
-METRIC = "number"
-
-
-def tasks():
-    return [{"prompt": f"What is {a} + {a * a}?", "reference": a + a * a} for a in range(1, 6)]
-'''
 PROGRAMS = """\
 name: programs
 data: {test: {path: programs.jsonl}}
@@ -94,15 +84,6 @@ def test_a_users_prompt_is_checked_before_anything_starts(harness: Harness, capi
     refusal = f"error: {config}:2: agent 'oracle' does not read 'agent_prompt'"
     assert (code, error.splitlines()[0]) == (2, refusal)
     assert "set a model, such as model: NAME" in error
-
-
-def test_a_python_file_is_run_as_a_benchmark(harness: Harness) -> None:
-    (harness.folder / "sums.py").write_text(PYTHON)
-    assert {status for _, status in statuses(results(harness, "run", "-b", "sums.py", env=NO_ENGINE))} == {
-        "passed"
-    }
-    null = results(harness, "run", "-b", "sums.py", "--agent", "null", env=NO_ENGINE)
-    assert {status for _, status in statuses(null)} == {"failed"}
 
 
 def test_programs_of_a_users_benchmark_are_graded_in_a_sandbox(harness: Harness) -> None:

@@ -59,7 +59,7 @@ RELAY = (
     ),
     (
         "harness/models/forwarding.py",
-        "raw = map_texts(read_server_json(text), hide_key)",
+        "raw = map_texts(read_server_json(text), self.hide_key)",
         "raw = read_server_json(text)",
         f"{CLIENTS}::test_a_key_that_the_server_repeats_reaches_no_client",
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from contexts import no_context
 from model_server import Asked, ModelServer, completion, error, response, text_item
 from relay_fixtures import TOKEN, Relay, connect_to, exchange, open_relay
@@ -17,12 +18,11 @@ from streamed_events import message, stream_completion
 
 from harness.environments.base import open_without_world
 from harness.models.concurrency import SharedPause
-from harness.models.endpoint import Api, Prices
+from harness.models.endpoint import Prices
 from harness.models.messages import Generation
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.exchange import MAX_BODY_BYTES
 from harness.models.relay.mcp_server import make_mcp_app
-from harness.models.relay.model_routes import rewrite_request
 from harness.models.relay.serving import serve_app
 from harness.models.server_errors import ModelError
 from harness.models.spending import Budget, BudgetReached
@@ -81,7 +81,7 @@ async def test_a_count_of_retries_that_is_no_number_is_ignored(relay: Relay) -> 
         assert (await exchange(relay.connect(), asked)).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("status", [500, 403])
+@each_case("status", [500, 403, 404])
 async def test_the_choice_of_an_api_that_fails_is_no_fault_of_the_server(
     server: ModelServer, status: int
 ) -> None:
@@ -154,22 +154,6 @@ async def test_a_reply_without_a_count_of_tokens_is_charged_with_an_estimate(
     assert relay.session.failure is None
     assert relay.session.metrics["output_tokens"] == 100
     assert relay.requests[0]["usage_is_estimated"]
-
-
-@pytest.mark.parametrize("api", ["chat", "responses", "messages"])
-def test_a_content_that_is_neither_text_nor_list_does_not_pass(api: Api) -> None:
-    address = "https://example.com/secret"
-    source = {"type": "image", "source": {"type": "url", "url": address}, "image_url": {"url": address}}
-    messages: list[Any] = [
-        {"role": "user", "content": source},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": source}]},
-        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": address}}]},
-        {"role": "user", "content": [{"type": "file", "file": {"file_data": " " * 5000 + address}}]},
-    ]
-    items = [{"type": "function_call_output", "call_id": "c", "output": source}]
-    body = {"messages": messages, "input": [*messages, *items], "max_tokens": 5}
-    kept = rewrite_request(api, body, keeps_parameters=False, marks={})
-    assert "example.com" not in json.dumps(kept.body)
 
 
 async def test_the_memory_of_parsed_values_counts_as_bytes_of_bodies(relay: Relay) -> None:

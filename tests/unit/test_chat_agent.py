@@ -154,12 +154,6 @@ async def test_three_bad_replies_in_a_row_end_the_attempt(
     assert len(server.asked) == 3
 
 
-async def test_malformed_arguments_are_sent_back_repaired(server: ModelServer) -> None:
-    acted = await act(server, in_turn(BAD["malformed arguments"][1], DONE))
-    (sent,) = acted.asked[1].messages[1]["tool_calls"]
-    assert json.loads(sent["function"]["arguments"]) == {}
-
-
 async def test_the_turns_of_the_environment_bound_the_calls(server: ModelServer) -> None:
     with pytest.raises(TurnLimitReached):
         await act(server, in_turn(call("a")), turns=4)

@@ -221,18 +221,11 @@ async def test_unknown_spending_before_a_resume_is_an_error_before_a_request(ser
     assert server.asked == []
 
 
-async def test_a_budget_that_cannot_be_kept_is_an_error(server: ModelServer) -> None:
+@each_case("budget", [Budget(total_tokens=30), Budget(cost=1)])
+async def test_a_budget_that_cannot_be_kept_is_an_error(server: ModelServer, budget: Budget) -> None:
     server.script = lambda asked: completion("hi", usage=None)
-    async with open_access(server, attempt_budget=Budget(total_tokens=30)) as access:
-        with pytest.raises(UnknownSpendingError, match="reports no usage"):
-            await open_session(access).ask("hello")
-
-
-async def test_a_cost_is_unknown_for_want_of_usage_if_the_endpoint_has_prices(server: ModelServer) -> None:
-    server.script = lambda asked: completion("hi", usage=None)
-    prices = Prices(input=0.5, output=1.0)
-    async with open_access(server, prices=prices, attempt_budget=Budget(cost=1)) as access:
-        with pytest.raises(UnknownSpendingError, match=r"'cost' cannot be kept, .* reports no usage"):
+    async with open_access(server, prices=Prices(input=0.5, output=1.0), attempt_budget=budget) as access:
+        with pytest.raises(UnknownSpendingError, match=r"' cannot be kept, .* reports no usage"):
             await open_session(access).ask("hello")
 
 

@@ -207,14 +207,7 @@ class StdinSuite(_Strict):
     def build(self) -> StdinTests:
         """Return the target. Raises UsageError."""
         cases = [(case.input, case.output) for case in self.tests]
-        return build_stdin_tests(
-            cases,
-            preamble=self.preamble,
-            seconds=self.seconds,
-            tolerance=self.tolerance,
-            checker=self.checker,
-            language=self.language,
-        )
+        return build_stdin_tests(cases, **self.model_dump(exclude={"kind", "tests"}))
 
 
 class FunctionSuite(_Strict):

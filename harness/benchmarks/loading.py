@@ -276,7 +276,6 @@ def _rows(
         data=data or split.data,
         hub=split.hub,
         bundled=definition.bundled if sampled else None,
-        notify=observer.note,
         observer=observer,
         gather=definition.gather,
         table=definition.table,
@@ -306,7 +305,6 @@ def fetch(
     rows, sha256, location = load_hub_rows(
         part.hub,
         cache_dir=cache_dir,
-        notify=observer.note,
         observer=observer,
         table=definition.table,
         refresh=refresh,

@@ -29,16 +29,9 @@ _HUB = "DigitalLearningGmbH/MATH-lighteval"
 Level = Annotated[int, Field(ge=1, le=5)]
 # The prompt of DeepSeekMath (arXiv 2402.03300), which Qwen2.5-Math and most later models use too.
 PROMPT = "{problem_statement}\nPlease reason step by step, and put your final answer within \\boxed{}.\n"
-
-
 TYPES = (
-    "algebra",
-    "counting & probability",
-    "geometry",
-    "intermediate algebra",
-    "number theory",
-    "prealgebra",
-    "precalculus",
+    *("algebra", "counting & probability", "geometry", "intermediate algebra", "number theory"),
+    *("prealgebra", "precalculus"),
 )
 
 

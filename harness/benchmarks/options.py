@@ -180,7 +180,8 @@ def list_option_effects(
         if group is not None and isinstance(value, Mapping):
             yield from list_option_effects(group, value, f"{name}.")
             continue
-        declared = None if field is None else _find_declared(field.metadata)
+        facts = [] if field is None else field.metadata
+        declared = next((each for each in facts if isinstance(each, OptionEffect)), None)
         if declared is None and not _is_closed(inner):
             declared = OptionEffect("use the value")
         if declared is not None and declared.action:
@@ -206,10 +207,6 @@ def _find_group(model: type[Options] | None, key: str) -> type[Options] | None:
     field = None if model is None else model.model_fields.get(key)
     inner = None if field is None else field.annotation
     return inner if isinstance(inner, type) and issubclass(inner, Options) else None
-
-
-def _find_declared(metadata: list[Any]) -> OptionEffect | None:
-    return next((each for each in metadata if isinstance(each, OptionEffect)), None)
 
 
 def _is_closed(annotation: Any) -> bool:

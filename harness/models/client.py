@@ -60,34 +60,24 @@ T = TypeVar("T")
 _LOGGER = get_logger(__name__)
 
 
+@dataclass(eq=False)
 class _Retry(Exception):
-    """The try failed in a way that may pass.
+    """The try failed in a way that may pass."""
 
-    Args:
-        message: the reason.
-        after: the pause in seconds that the server asks for.
-        most: the number of replies that may fail in this way, None if only the time bounds them.
-        at_once: whether the next try is another request, which needs no pause.
-        is_unreached: whether there was no connection to the server at all.
-        is_outage: whether the server may be down.
-    """
+    message: str
+    # The pause in seconds that the server asks for.
+    after: float | None = None
+    # The number of replies that may fail in this way, None if only the time bounds them.
+    most: int | None = None
+    # Whether the next try is another request, which needs no pause.
+    at_once: bool = False
+    # Whether there was no connection to the server at all.
+    is_unreached: bool = False
+    # Whether the server may be down.
+    is_outage: bool = False
 
-    def __init__(
-        self,
-        message: str,
-        after: float | None = None,
-        *,
-        most: int | None = None,
-        at_once: bool = False,
-        is_unreached: bool = False,
-        is_outage: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.after = after
-        self.most = most
-        self.at_once = at_once
-        self.is_unreached = is_unreached
-        self.is_outage = is_outage
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,9 +135,9 @@ class ConversationLog:
         return is_cut
 
     def drop_last_reasoning(self) -> None:
-        """Expect the last reply without its reasoning in the next request, as programs send it back."""
+        """Expect the last reply without its reasoning in the next request, as most programs send it back."""
         *before, last = self._last
-        self._last = (*before, _drop_reasoning(last))
+        self._last = (*before, Message(last.role, last.text, last.tool_calls, last.tool_call_id))
 
     def _note_truncation(self, usage: Usage, *, has_grown: bool) -> bool:
         """Note a server that cuts the context silently: its input tokens shrink while the messages grow.
@@ -151,8 +151,3 @@ class ConversationLog:
         text = f"the server cut the context: {now} input tokens after {before}, although it grew"
         self._transcript.write({"kind": "context", "text": text})
         return True
-
-
-def _drop_reasoning(message: Message) -> Message:
-    """Return a message as a later request repeats it, because few clients send the reasoning back."""
-    return Message(message.role, message.text, message.tool_calls, message.tool_call_id)

@@ -98,7 +98,7 @@ def hash_raw_request(endpoint: Endpoint, api: Api, content: bytes, number: int) 
 
 def copy_messages(messages: Sequence[Message]) -> list[Message]:
     """Return plain copies. Raises ValueError for anything but messages."""
-    return [_copy_message(message) for message in messages]
+    return [_copy_plain_message(each) or _MESSAGE.validate_python(_copy(each)) for each in messages]
 
 
 def copy_tools(tools: Sequence[ToolSchema | Tool]) -> list[ToolSchema]:
@@ -109,10 +109,6 @@ def copy_tools(tools: Sequence[ToolSchema | Tool]) -> list[ToolSchema]:
 def copy_generation(generation: Generation) -> Generation:
     """Return a plain copy. Raises ValueError for anything but parameters of generation."""
     return _GENERATION.validate_python(_copy(generation))
-
-
-def _copy_message(message: Message) -> Message:
-    return _copy_plain_message(message) or _MESSAGE.validate_python(_copy(message))
 
 
 def _copy_plain_message(message: Message) -> Message | None:

@@ -76,7 +76,8 @@ class SampleMerger:
         expected = self._expected.get(group, 1)
         if expected < 2 or not self._is_supported:
             return await _ask_alone(ask, sample)
-        key = (group, _describe_without_seed(sample.request))
+        request = replace(sample.request, generation=replace(sample.request.generation, seed=None))
+        key = (group, describe_request(request))
         batch = self._batches.get(key) or self._begin_batch(ask, key)
         batch.samples.append(sample)
         if len(batch.samples) >= min(expected, MOST_REPLIES):
@@ -130,10 +131,6 @@ class SampleMerger:
 
 async def _ask_alone(ask: Ask, sample: Sample) -> ModelReply:
     return await ask(sample.request, waiting=sample.waiting, permit=sample.permit)
-
-
-def _describe_without_seed(request: ModelRequest) -> str:
-    return describe_request(replace(request, generation=replace(request.generation, seed=None)))
 
 
 def split_reply(reply: ModelReply, request: ModelRequest) -> list[ModelReply]:

@@ -215,7 +215,8 @@ class ModelSession:
                         ):
                             yield ForwardedReply(STREAM_TYPE if request.is_stream else JSON_TYPE, pieces)
                 except (HarnessError, BudgetReached, ContextTooLongError, InvalidRequestError) as error:
-                    self._write_failed(number, error)
+                    text = f"not answered: {error}"
+                    self._transcript.write({"kind": "relay", "request": number, "text": text})
                     if passage.streamed is None and passage.whole is None:
                         raise
                     with contextlib.suppress(UnknownSpendingError):
@@ -352,9 +353,6 @@ class ModelSession:
         finally:
             self._counts.truncations += self._log.write(number, shown, reply, notes)
             self._log.drop_last_reasoning()
-
-    def _write_failed(self, number: int, error: Exception) -> None:
-        self._transcript.write({"kind": "relay", "request": number, "text": f"not answered: {error}"})
 
     def note(self, text: str) -> None:
         """Write to the transcript that a request of a program was not passed on."""

@@ -140,17 +140,14 @@ def repair_arguments(arguments: str) -> str:
 
     llama.cpp answers 500 to every later request with arguments that are not JSON.
     """
-    return arguments if _is_object(arguments) else "{}"
+    # Each request repeats the calls of the whole conversation.
+    parses = _is_short_object if len(arguments) <= _SHORT_ARGUMENTS else _parses_as_object
+    return arguments if parses(arguments) else "{}"
 
 
 def repair_name(name: str) -> str:
     """Return a name of a tool that a server takes back, because OpenAI refuses all others."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
-
-
-def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object. Each request repeats the calls of the whole conversation."""
-    return _is_short_object(text) if len(text) <= _SHORT_ARGUMENTS else _parses_as_object(text)
 
 
 @functools.lru_cache(maxsize=4096)

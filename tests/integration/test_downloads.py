@@ -115,7 +115,7 @@ def test_a_copy_that_was_changed_is_fetched_again(server: HubServer, cache: Path
 
 def test_a_file_of_the_hub_is_kept_with_its_commit(server: HubServer, cache: Path) -> None:
     dataset = HubDataset("owner/name", None, "test", ("test.jsonl",))
-    rows, sha256, location = load_hub_rows(dataset, notify=lambda _line: None)
+    rows, sha256, location = load_hub_rows(dataset, observer=DownloadObserver(print))
     assert [row.values for row in rows] == ROWS
     assert sha256 == hashlib.sha256(DATA).hexdigest()
     assert location == f"owner/name/test.jsonl@{server.repos['owner/name'].commit}"

@@ -24,6 +24,7 @@ import pytest
 from hub_server import HubRepo, HubServer
 
 from harness.benchmarks import load_benchmark
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.hub import load_hub_rows
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.splits import HubDataset
@@ -60,6 +61,7 @@ def refuse(event, arguments):
 sys.addaudithook(refuse)
 
 from harness.benchmarks.data.splits import HubDataset
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.source import load_rows
 from harness.benchmarks.data.splits import SplitFiles
 from harness.core.errors import HarnessError
@@ -80,7 +82,7 @@ def load(repo, config, split, data):
     try:
         rows, source = load_rows(
             SplitFiles("sample", "test", "test"), data=data, hub=HubDataset(repo, config, split),
-            bundled="humaneval.jsonl", notify=notes.append,
+            bundled="humaneval.jsonl", observer=DownloadObserver(notes.append),
         )
         result = {
             "values": [dict(row.values) for row in rows], "places": [(row.path, row.line) for row in rows],
@@ -365,8 +367,9 @@ def test_a_local_folder_of_the_same_name_is_never_loaded(
     decoy = tmp_path / "openai" / "openai_humaneval"
     decoy.mkdir(parents=True)
     (decoy / "test.jsonl").write_text('{"task_id": "forged"}\n')
+    dataset = HubDataset(HUMANEVAL_REPO, "openai_humaneval", "test")
     with pytest.raises(DataError, match="local folder"):
-        load_hub_rows(HubDataset(HUMANEVAL_REPO, "openai_humaneval", "test"), notify=print)
+        load_hub_rows(dataset, observer=DownloadObserver(print))
 
 
 # Files as they are.

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import load_rows
 from harness.benchmarks.data.splits import HubDataset, SplitFiles
@@ -47,7 +48,9 @@ for program in json.load(sys.stdin):
 def bundled(benchmark: str, file: str) -> list[Row]:
     nowhere = HubDataset("nobody/nothing", None, "test")
     files = SplitFiles(benchmark, "test", "test")
-    return load_rows(files, data="bundled", hub=nowhere, bundled=file, notify=pytest.fail)[0]
+    return load_rows(
+        files, data="bundled", hub=nowhere, bundled=file, observer=DownloadObserver(pytest.fail)
+    )[0]
 
 
 HUMANEVAL = bundled("humaneval", "humaneval.jsonl")

@@ -13,6 +13,7 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import definitions, load_benchmark
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.hub import (
     HubUnreachableError,
     default_cache_dir,
@@ -29,6 +30,7 @@ from harness.core.types import DataSource
 pytestmark = pytest.mark.usefixtures("no_hub")
 HUB = HubDataset("owner/name", "config", "test+train")
 ROWS: list[dict[str, Any]] = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
+SILENT = DownloadObserver(pytest.fail)
 ORIGIN = {"repo": HUB.repo, "config": HUB.config, "split": HUB.split}
 
 
@@ -41,7 +43,8 @@ def load(
 ) -> tuple[list[Row], DataSource]:
     notify = pytest.fail if notes is None else notes.append
     files = SplitFiles(benchmark, "test", "test")
-    return load_rows(files, data=data, hub=HUB, bundled="mbpp.json", notify=notify, cache_dir=cache)
+    observer = DownloadObserver(notify)
+    return load_rows(files, data=data, hub=HUB, bundled="mbpp.json", observer=observer, cache_dir=cache)
 
 
 def jsonl(path: Path) -> Path:
@@ -145,7 +148,7 @@ def test_a_copy_of_another_dataset_is_not_used(tmp_path: Path) -> None:
 def test_refresh_asks_the_hub_despite_a_copy(tmp_path: Path) -> None:
     write_cached_rows(kept_file(tmp_path), ROWS, ORIGIN)
     with pytest.raises(HubUnreachableError):
-        load_hub_rows(HUB, cache_dir=tmp_path, notify=pytest.fail, refresh=True)
+        load_hub_rows(HUB, observer=SILENT, cache_dir=tmp_path, refresh=True)
     assert read_cached_rows(kept_file(tmp_path), ORIGIN) is not None
 
 
@@ -156,13 +159,13 @@ def test_copies_are_stored_in_the_configured_folder(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("HARNESS_DATA", "~/elsewhere")
     assert default_cache_dir() == tmp_path / "elsewhere"
     write_cached_rows(kept_file(tmp_path / "elsewhere"), ROWS, ORIGIN, revision="abc")
-    assert len(load_hub_rows(HUB, notify=pytest.fail)[0]) == 2
+    assert len(load_hub_rows(HUB, observer=SILENT)[0]) == 2
 
 
 @each_case("split", ["../../../etc", "train[:10%]", "a/b", "..", "x\0y"])
 def test_no_name_leaves_the_cache_folder(tmp_path: Path, split: str) -> None:
     with pytest.raises(HubUnreachableError):
-        load_hub_rows(HubDataset("o/n", None, split), cache_dir=tmp_path, notify=pytest.fail)
+        load_hub_rows(HubDataset("o/n", None, split), observer=SILENT, cache_dir=tmp_path)
 
 
 @each_case(

@@ -262,21 +262,17 @@ async def play(task: Task, reference: Reference, environment: Environment) -> Su
 
 def scores_of(benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
     """Return AgentBench's scores over the tasks that ran."""
-    categories_of = {task.id: task.category or "" for task in benchmark.tasks}
+    known, categories_of = categories(), {task.id: task.category or "" for task in benchmark.tasks}
     outcomes = (
         Outcome(
-            categories_of[task_id],
+            name := categories_of[task_id],
             result,
-            _find_kind(categories_of[task_id], benchmark.rows[task_id]),
+            None if (found := known.get(name)) is None else found.find_kind(benchmark.rows[task_id]),
             is_flat=isinstance(benchmark.references[task_id].target, ExpectedText),
         )
         for task_id, result in results.items()
     )
     return scores(outcomes, is_published=any(task.protocol is not None for task in benchmark.tasks))
-
-
-def _find_kind(category: str, values: Mapping[str, Any]) -> str | None:
-    return categories()[category].find_kind(values) if category in categories() else None
 
 
 def _read_flat(row: Row) -> tuple[Task, Reference]:

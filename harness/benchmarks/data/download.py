@@ -125,17 +125,13 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def _ignore_progress(_name: str, _done: int, _total: int | None) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class DownloadObserver:
     """Callbacks that follow a download."""
 
     note: Callable[[str], None]
     """Gets lines of text."""
-    progress: Callable[[str, int, int | None], None] = _ignore_progress
+    progress: Callable[[str, int, int | None], None] = lambda _name, _done, _total: None
     """Gets a file's name, the bytes so far, and the total number of bytes if it is known."""
 
 

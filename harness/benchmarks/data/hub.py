@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -138,23 +138,21 @@ __all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_r
 def load_hub_rows(
     dataset: HubDataset,
     *,
+    observer: DownloadObserver,
     cache_dir: Path | None = None,
-    notify: Callable[[str], None],
-    observer: DownloadObserver | None = None,
     table: Table | None = None,
     refresh: bool = False,
 ) -> tuple[list[Row], str, str]:
     """Return a hub dataset's rows, the SHA-256 of our copy of them, and `repo@commit (config, split)`.
 
     The first call downloads the rows below `cache_dir`. Later calls use neither `datasets` nor the network,
-    unless `refresh` is set. `observer` gets the progress, and `table` is the layout of CSV files.
+    unless `refresh` is set. `table` is the layout of CSV files.
 
     Raises:
         HubUnreachableError: The hub cannot be reached; this takes at most about 3 s.
         DataError: The hub does not have this dataset, or no readable one.
     """
     cache_dir = cache_dir or default_cache_dir()
-    observer = observer or DownloadObserver(notify)
     if dataset.files:
         urls = [name if "://" in name else f"{HUB_SCHEME}{dataset.repo}/{name}" for name in dataset.files]
         return load_file_rows(
@@ -169,10 +167,10 @@ def load_hub_rows(
     cached = None if refresh else read_cached_rows(file, dataset.origin)
     if cached is None:
         if file.exists() and not refresh:
-            notify(f"the copy of {dataset} in {file} is damaged; downloading it again")
+            observer.note(f"the copy of {dataset} in {file} is damaged; downloading it again")
         endpoint = hub_endpoint()
         _require_hub(dataset, endpoint)
-        notify(f"fetching {dataset} from {endpoint}")
+        observer.note(f"fetching {dataset} from {endpoint}")
         values, revision = _fetch(dataset, endpoint, file, observer)
         write_cached_rows(file, values, dataset.origin, revision=revision, endpoint=endpoint)
         # Read the rows back from the file, so that the first run sees the same rows as every later one.

@@ -171,9 +171,9 @@ class Row:
         near = difflib.get_close_matches(field, self.values, n=1)
         suggestion = f"did you mean '{near[0]}'? " if near else ""
         names = ", ".join(sorted(self.values)[:20]) or "nothing"
-        raise self.error(
-            f"missing, needs {needed}", field=field, hint=f"{suggestion}the row has: {_clip(names, 300)}"
-        )
+        names = names if len(names) <= 300 else f"{names[:299]}…"
+        hint = f"{suggestion}the row has: {names}"
+        raise self.error(f"missing, needs {needed}", field=field, hint=hint)
 
     def _wrong(self, field: str, value: Any, needed: str) -> DataError:
         return self.error(f"needs {needed}, found {describe(value)}", field=field)
@@ -211,10 +211,6 @@ def describe(value: Any) -> str:
         case Mapping():
             return f"an object of {len(value)} fields"
     return f"a {type(value).__name__}"
-
-
-def _clip(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def file_suffix(path: PurePath) -> str | None:

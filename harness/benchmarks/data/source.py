@@ -16,13 +16,11 @@ from harness.benchmarks.data.local import Table, parse_rows, read_file
 from harness.benchmarks.data.rows import Row, file_suffix
 from harness.benchmarks.data.splits import Gather, HubDataset, SplitFiles
 from harness.benchmarks.data.tree import is_archive, read_tree
-from harness.core.errors import DataError, HarnessError, UsageError
+from harness.core.errors import DataError, UsageError
 from harness.core.types import DataSource
 
 # The folders that we create in a cache folder.
 _KEPT = {"hub", "files"}
-
-
 BUNDLED = Path(__file__).parent / "bundled"
 
 
@@ -36,11 +34,10 @@ def load_rows(
     data: str | None,
     hub: HubDataset | None,
     bundled: str | None,
-    notify: Callable[[str], None],
+    observer: DownloadObserver,
     cache_dir: Path | None = None,
     gather: Gather | None = None,
     table: Table | None = None,
-    observer: DownloadObserver | None = None,
 ) -> tuple[list[Row], DataSource]:
     """Return a benchmark's rows and their source.
 
@@ -56,8 +53,7 @@ def load_rows(
 
     Raises DataError or UsageError.
     """
-    observer = observer or DownloadObserver(notify)
-    benchmark = files.benchmark
+    benchmark, notify = files.benchmark, observer.note
     read = gather or (lambda path, _notify: _read_path(path, table, files))
     match data:
         case "hub":
@@ -71,11 +67,16 @@ def load_rows(
                 if bundled is None:
                     raise
                 rows, source = _from_bundled(files, bundled, read, notify)
-                notify(_not_the_benchmark(benchmark, len(rows), error))
+                notify(
+                    f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. {len(rows)} small problems "
+                    f"of our own run instead, and their score says nothing about {benchmark}. "
+                    "Use --data PATH for the real benchmark."
+                )
                 return rows, source
         case _:
-            if hub is not None and is_cache(Path(os.path.expanduser(data))):
-                return _into_folder(benchmark, hub, observer, Path(os.path.expanduser(data)), table)
+            folder = Path(os.path.expanduser(data))
+            if hub is not None and is_cache(folder):
+                return _into_folder(benchmark, hub, observer, folder, table)
             return _from_path(data, files, read, notify)
 
 
@@ -87,13 +88,6 @@ def is_cache(path: Path) -> bool:
         return False
 
 
-def _not_the_benchmark(benchmark: str, rows: int, error: HarnessError) -> str:
-    return (
-        f"WARNING: THIS IS NOT {benchmark.upper()}: {error.message}. {rows} small problems of our own run "
-        f"instead, and their score says nothing about {benchmark}. Use --data PATH for the real benchmark."
-    )
-
-
 def _from_hub(
     benchmark: str,
     hub: HubDataset | None,
@@ -103,9 +97,7 @@ def _from_hub(
 ) -> tuple[list[Row], DataSource]:
     if hub is None:
         raise NotOnHubError(f"{benchmark} is not on the hub", hint="use --data PATH, or --data bundled")
-    rows, sha256, location = load_hub_rows(
-        hub, cache_dir=cache_dir, notify=observer.note, observer=observer, table=table
-    )
+    rows, sha256, location = load_hub_rows(hub, observer=observer, cache_dir=cache_dir, table=table)
     return rows, DataSource("hub", location, sha256, len(rows))
 
 
@@ -140,7 +132,8 @@ def _from_path(
     if not data.strip():
         raise UsageError("--data is empty", hint="use bundled, hub or a path")
     path = Path(os.path.expanduser(data))
-    if not os.path.exists(path) and os.sep not in data and not _has_ending(path):
+    has_ending = file_suffix(path) is not None or is_archive(path)
+    if not os.path.exists(path) and os.sep not in data and not has_ending:
         near = difflib.get_close_matches(data.lower(), ["bundled", "hub"], n=1)
         hint = f"did you mean '{near[0]}'?" if near else "a path contains a folder or ends in a known suffix"
         raise UsageError(f"--data '{data}' is not bundled, hub or a path", hint=hint)
@@ -148,10 +141,6 @@ def _from_path(
         files.require(path)
     rows, sha256 = read(path, notify)
     return rows, DataSource("path", os.path.abspath(path), sha256, len(rows))
-
-
-def _has_ending(path: Path) -> bool:
-    return file_suffix(path) is not None or is_archive(path)
 
 
 def _read_path(path: Path, table: Table | None, files: SplitFiles) -> tuple[list[Row], str]:

@@ -158,7 +158,8 @@ def name_tools(
                 left_out.append((server, shorten(tool.name, 100), tool.schema))
             else:
                 used.add(name)
-                description = shorten(_make_encodable(tool.description), MAX_DESCRIPTION)
+                encodable = tool.description.encode("utf-8", "backslashreplace").decode()
+                description = shorten(encodable, MAX_DESCRIPTION)
                 named.append(NamedTool(server, tool.name, ForeignTool.make(name, description, tool.schema)))
     return named, left_out
 
@@ -173,7 +174,3 @@ def name_aliases(named: Sequence[NamedTool], taken: Collection[str]) -> dict[str
     counts = Counter(alias for alias, _ in longs)
     used = {*taken, *(each.tool.name for each in named)}
     return {alias: name for alias, name in longs if counts[alias] == 1 and alias not in used}
-
-
-def _make_encodable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -79,7 +79,7 @@ async def open_relay(
     endpoint: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
-    """Yield a relay whose model is the scripted server. `settings` are those of ModelAccess."""
+    """Yield a relay whose model is the scripted server. `settings` are arguments of ModelAccess."""
     # The import takes a second, so it must not be a part of the collection of all tests.
     from anthropic import AsyncAnthropic
     from anthropic import DefaultAsyncHttpxClient as DefaultAnthropicClient

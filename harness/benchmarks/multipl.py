@@ -132,6 +132,7 @@ _TASKS: Mapping[Name, int] = {
     "sh": 158,
     "ts": 159,
 }
+Name = Literal["cpp", "go", "java", "js", "php", "rb", "rs", "sh", "ts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +349,6 @@ FORMS = {
     ),
     "ts": _script("typescript", ("\nfunction ", "\n/*", "\n//", "\nclass"), ": any"),
 }
-
-
-Name = Literal["cpp", "go", "java", "js", "php", "rb", "rs", "sh", "ts"]
 
 
 class MultiPLEOptions(Options):

@@ -67,7 +67,7 @@ class ModelAccess:
     spending: Spending = field(default_factory=Spending)
     cache: ReplyCache | None = None
     merger: SampleMerger = field(default_factory=SampleMerger)
-    # Whether a program's parameters of generation override those of the run.
+    # Whether a program's parameters of generation override the run's.
     keeps_client_generation: bool = False
     # The tool mode that the run has used before it was resumed, None if it is unknown.
     known_tool_mode: ToolMode | None = None

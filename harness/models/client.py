@@ -325,7 +325,7 @@ class ModelClient:
             ),
         )
         error.reply = str(failure)
-        # A server that sends replies is not down, even if nobody can read them.
+        # A server that sends replies is not down, even if they cannot be read.
         error.is_outage = not is_unreadable and self._last_success < started
         return error
 

@@ -176,7 +176,7 @@ def test_run_takes_samples_for_the_agent_predictions(harness: Harness) -> None:
     assert ["agent", "predictions"] in [line.split() for line in ended.stdout.splitlines()]
 
 
-# --- every way in which a program can end
+# --- each end of a program
 
 ENDINGS = {
     "": ("failed", None),

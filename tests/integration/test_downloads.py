@@ -13,8 +13,14 @@ import pytest
 from hub_server import HubRepo, HubServer
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.data.download import CHUNK, DownloadObserver, State, list_cached_files
-from harness.benchmarks.data.hub import HubUnreachableError, cached_path, load_file_rows, load_hub_rows
+from harness.benchmarks.data.download import (
+    CHUNK,
+    DownloadObserver,
+    HubUnreachableError,
+    State,
+    list_cached_files,
+)
+from harness.benchmarks.data.hub import cached_path, load_file_rows, load_hub_rows
 from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.loading import fetch

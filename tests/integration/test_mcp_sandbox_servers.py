@@ -36,7 +36,7 @@ async def open_sandbox(prepared: str) -> AsyncIterator[Sandbox]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(prepared: str) -> AsyncIterator[Sandbox]:
-    """Yield the sandbox of all tests in which it goes on after a server has ended."""
+    """Yield the sandbox of all tests that leave it running."""
     async with open_sandbox(prepared) as opened:
         yield opened
 
@@ -109,7 +109,7 @@ async def test_a_broken_server_costs_a_call(
     sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
     monkeypatch.setattr("harness.models.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
-    # The limit of a call is longer than that of the start.
+    # The limit of a call is longer than the limit of the start.
     limits = {"startup_timeout_ms": 3000, "tool_timeout_ms": 3500} if how == "hang" else {}
     async with broken(sandbox, how, **limits) as opened:
         result = await opened.call("look", {})

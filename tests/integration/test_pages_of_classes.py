@@ -109,7 +109,7 @@ def test_data_are_saved_in_the_folder_that_path_names(published: HubServer, tmp_
         (HotPotQA, "hotpotqa", "dev", 60),
         (GSM8K, "gsm8k", "test", 1319),
         (MATH, "math", "test", 493),
-        (HumanEval, "humaneval", "test", 164),
+        pytest.param(HumanEval, "humaneval", "test", 164, marks=pytest.mark.thorough),
         (MBPP, "mbpp", "test", 427),
         (LiveCodeBench, "livecodebench/code_generation_200.jsonl", "test", 200),
     ],

@@ -13,14 +13,8 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import definitions, load_benchmark
-from harness.benchmarks.data.download import DownloadObserver
-from harness.benchmarks.data.hub import (
-    HubUnreachableError,
-    default_cache_dir,
-    load_hub_rows,
-    read_cached_rows,
-    write_cached_rows,
-)
+from harness.benchmarks.data.download import DownloadObserver, HubUnreachableError
+from harness.benchmarks.data.hub import default_cache_dir, load_hub_rows, read_cached_rows, write_cached_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import load_rows
 from harness.benchmarks.data.splits import HubDataset, SplitFiles

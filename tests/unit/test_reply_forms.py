@@ -108,7 +108,7 @@ FORMS: dict[str, list[str]] = {
         f"<|start|>assistant<|channel|>final<|message|>{FENCED}",
         f"analysisWe add one.\n```\n0\n```assistantfinal{FENCED}",
     ],
-    # Fences in docstrings, and quotes that are none.
+    # Fences in docstrings, and quotes that open no text.
     DOCUMENTED: [
         f"```python\n{DOCUMENTED}\n```",
         f"```\n{DOCUMENTED}\n```\nIt adds one.",

@@ -18,7 +18,6 @@ from urllib.parse import quote, urlsplit
 
 from harness.benchmarks.data.download import (
     DownloadObserver,
-    HubUnreachableError,
     download,
     find_mirror,
     hub_endpoint,
@@ -130,9 +129,6 @@ def hub_file_url(repo: str, revision: str, path: str) -> str:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-__all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
 
 
 def load_hub_rows(

@@ -359,7 +359,7 @@ def parquet_values(paths: list[str]) -> list[dict[str, Any]]:
     """Return the rows of Parquet files as plain values. `datasets` reads them and may raise anything."""
     import datasets
 
-    # `datasets` writes a copy in another format, which nobody needs once the rows are read.
+    # `datasets` writes a copy in another format, which is useless once the rows are read.
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         loaded = datasets.load_dataset("parquet", data_files=paths, split="train", cache_dir=folder)
         return [dict(row) for row in loaded]

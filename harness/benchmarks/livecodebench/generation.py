@@ -42,11 +42,9 @@ from harness.environments.python.guest import contest_preamble
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests
 
 PREAMBLE = contest_preamble.PREAMBLE
-
-
 NAME = "livecodebench"
 REPOSITORY = "livecodebench/code_generation_lite"
-# A problem's hidden tests take megabytes, and nobody reads them before a program is graded.
+# A problem's hidden tests take megabytes, and are not read before a program is graded.
 ON_DISK = (HIDDEN,)
 SOLUTIONS = "livecodebench-solutions.jsonl"
 

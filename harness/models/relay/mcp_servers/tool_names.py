@@ -167,8 +167,8 @@ def name_tools(
 def name_aliases(named: Sequence[NamedTool], taken: Collection[str]) -> dict[str, str]:
     """Return the long names of tools that have a short one, and the short name of each.
 
-    A long name that two tools share leads to neither, such as that of `b__find` of the server `a` and of
-    `find` of the server `a__b`. `taken` has the names that lead to other tools.
+    A long name that two tools share leads to neither, such as the name of `b__find` of the server `a`,
+    which `find` of the server `a__b` also has. `taken` has the names that lead to other tools.
     """
     longs = [(prefix_name(each.server, each.name), each.tool.name) for each in named]
     counts = Counter(alias for alias, _ in longs)

@@ -56,8 +56,8 @@ ON_CODE = {
     if any(isinstance(reference.target, ProgramTests) for reference in benchmark.references.values())
 }
 
-every_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
-code_benchmark = pytest.mark.parametrize("benchmark", ON_CODE.values(), ids=ON_CODE)
+every_benchmark = each_case("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
+code_benchmark = each_case("benchmark", ON_CODE.values(), ids=ON_CODE)
 
 
 def write_distinct(attack: ProgramAttack, task: Task) -> list[str]:

@@ -12,9 +12,8 @@ from typing_extensions import Unpack
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Submission, Summary
-from harness.reports.html import describe_rate, render_result
+from harness.reports.html import describe_rate, render_result, write_report
 from harness.reports.notebook import choose_display
-from harness.reports.run_folder import write_report
 from harness.runs.agents.agent import AttemptContext, UserAgent
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.runs.progress import RunObserver

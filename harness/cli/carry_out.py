@@ -213,7 +213,7 @@ def _shorten_garbage_collection(selection: Selection) -> None:
 
 def _finish(run: Run, output: OutputOptions) -> None:
     # The reports are imported after the attempts, because the first container need not wait for them.
-    from harness.reports.run_folder import write_report
+    from harness.reports.html import write_report
 
     try:
         write_report(run)

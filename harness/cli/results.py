@@ -56,7 +56,8 @@ def report(
     With --format or -o it writes only that format. Example: harness report latest -o results.xml
     """
     from harness.cli.files import open_export, print_written
-    from harness.reports.run_folder import read_run, rewrite_report
+    from harness.reports.html import rewrite_report
+    from harness.reports.run_folder import read_run
     from harness.runs.run_names import find_run
 
     if format_name is None and output is not None:

@@ -95,9 +95,9 @@ def serve(
     from harness.cli.work import run_until_signal
     from harness.core.errors import UsageError
     from harness.service.app import make_token, require_usable_token
-    from harness.service.metrics import bound_concurrency
     from harness.service.server import make_event_loop
     from harness.service.settings import RaySettings, ServiceSettings
+    from harness.service.workers import bound_concurrency
 
     names = benchmark or []
     given = read_settings(context)

@@ -14,9 +14,8 @@ from harness.core.errors import UsageError, describe_installation
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT
-from harness.reports.figures import Tally
+from harness.reports.figures import Tally, describe_stages
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
-from harness.reports.recorded_attempts import describe_stages
 from harness.runs.progress import RunObserver, RunProgress
 
 if TYPE_CHECKING:

@@ -202,6 +202,17 @@ def _refuse_structures(most: int) -> ServiceError:
     )
 
 
+def require_own_origin(headers: Mapping[str, str]) -> None:
+    """Raise ServiceError for a WebSocket that a page of another site opens.
+
+    Browsers let every page open a WebSocket to any address, and name the page's origin. Other clients send
+    none.
+    """
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise ServiceError(403, "foreign_origin", "pages of other sites may not open a WebSocket here")
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One request that was admitted."""

@@ -27,9 +27,9 @@ from harness.runs.executors.ray_nodes import (
     describe_images,
 )
 from harness.sandbox.backends.base import Backend
+from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.sandbox.pool import SandboxPool
 from harness.service.errors import BusyError
-from harness.service.metrics import bound_concurrency
 
 Result = TypeVar("Result", covariant=True)
 _LOGGER = get_logger(__name__)
@@ -78,6 +78,26 @@ class Workers(Protocol):
             HarnessError: if the work fails.
             BusyError: if no machine has answered within `seconds`.
         """
+
+
+def bound_concurrency(wanted: int | None) -> int:
+    """Return how many requests may work in sandboxes at once.
+
+    The default follows from the cores and the free memory. More requests than cores make each one slower, so
+    that honest programs reach their time limits.
+
+    Raises UsageError for a number whose sandboxes do not fit into the free memory.
+    """
+    fitting = max(1, free_memory_mb() // Limits().memory_mb)
+    if wanted is None:
+        return min(count_gate_places(), fitting)
+    if wanted > fitting:
+        raise UsageError(
+            f"--max-concurrent {wanted}: the free memory of this machine has room for {fitting} sandboxes of "
+            f"{Limits().memory_mb:,} MiB",
+            hint=f"use at most {fitting}",
+        )
+    return wanted
 
 
 def make_host(

@@ -23,8 +23,9 @@ from harness.benchmarks.data.download import read_note
 from harness.benchmarks.data.tree import read_tree
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import AttemptRecord, Status
+from harness.reports.html import rewrite_report
 from harness.reports.remarks import list_model_remarks
-from harness.reports.run_folder import read_attempts, read_run, rewrite_report
+from harness.reports.run_folder import read_attempts, read_run
 from harness.reports.table import print_record_details, print_summary
 from harness.reports.transcript_entries import print_transcript
 from harness.runs.config import load_config

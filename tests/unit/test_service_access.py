@@ -6,8 +6,9 @@ import pytest
 from case_checks import each_case
 
 from harness.core.errors import UsageError
-from harness.service.app import admit, make_token, require_own_origin, require_usable_token
+from harness.service.app import admit, make_token, require_usable_token
 from harness.service.errors import ServiceError
+from harness.service.operations import require_own_origin
 
 TOKEN = "a-token-of-forty-three-characters-0123456789"
 

@@ -23,7 +23,6 @@ from harness.core.types import Status, Verdict
 from harness.core.version import __version__
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call, Called, StreamedReply, encode_reply, make_router
-from harness.service.service import Service
 from harness.service.verdicts.samples import (
     SAMPLE_FIELDS,
     Deadline,

@@ -208,6 +208,10 @@ class Step:
     level: Level | None = None
 
 
+# The reference is submitted first, and then an empty answer.
+CONTROL_STEPS = (Step(ORACLE), Step(NULL))
+
+
 class Suite:
     """Makes the steps that fit a task. The sample of an attempt is the number of its step, from 1."""
 
@@ -258,11 +262,6 @@ def list_steps(attacks: Sequence[Attack]) -> Iterator[Step]:
             for sample in range(attack.samples):
                 yield Step(attack.name, kind, attack, sample)
         yield Step(ORACLE, kind)
-
-
-def build_controls(settings: AgentSettings, benchmark: Benchmark) -> Suite:
-    """Return the agent that submits the reference first, and then an empty answer."""
-    return Suite(settings, benchmark, (Step(ORACLE), Step(NULL)))
 
 
 def build_attacker(settings: AgentSettings, benchmark: Benchmark, names: Collection[str] = ()) -> Suite:

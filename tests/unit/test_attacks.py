@@ -21,11 +21,9 @@ from harness.audit.attack import Attack
 from harness.audit.attack_kinds import ProgramAttack, choose_answers, choose_outputs
 from harness.audit.suite import (
     CONSTANT,
-    NULL,
     ORACLE,
     Suite,
     build_attacker,
-    build_controls,
     list_attacks,
     list_attacks_on,
     list_fitting_attacks,
@@ -267,11 +265,6 @@ def test_an_unknown_attack_is_refused_with_the_nearest_name() -> None:
         build_attacker(settings_for(BENCHMARKS["mbpp"]), BENCHMARKS["mbpp"], ["sys-exti"])
     assert "sys-exti" in refused.value.message
     assert "sys-exit" in str(refused.value.hint)
-
-
-def test_the_controls_are_the_reference_and_then_nothing() -> None:
-    suite = build_controls(settings_for(BENCHMARKS["mbpp"]), BENCHMARKS["mbpp"])
-    assert [step.name for step in suite.steps] == [ORACLE, NULL]
 
 
 async def test_a_constant_program_shows_which_tasks_an_attack_can_guess() -> None:

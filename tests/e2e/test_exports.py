@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from e2e.command_line import NO_ENGINE, Harness
 
 from harness.benchmarks import load_benchmark
@@ -200,7 +201,7 @@ def test_prompt_that_says_how_to_answer_has_no_instruction(harness: Harness) -> 
     assert set(json.loads(ended.stdout)) == {"task_id", "prompt"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "settings"),
     [
         (("math", "-n", "4", "--seed", "3"), {"sample_size": 4, "seed": 3}),

@@ -250,8 +250,11 @@ def generate_html(
     )
 
 
-def render_stored_run(run: StoredRun) -> Iterator[str]:
-    """Yield the parts of the report of a stored run as a complete HTML document."""
+def render_stored_run(run: StoredRun, home: str = "") -> Iterator[str]:
+    """Yield the parts of the report of a stored run as a complete HTML document.
+
+    `home` is the address of a page that lists the run with others, "" without one.
+    """
     return generate_html(
         manifest=run.manifest,
         summary=run.summary,
@@ -259,6 +262,7 @@ def render_stored_run(run: StoredRun) -> Iterator[str]:
         is_running=run.is_running,
         folder=run.folder,
         duration_seconds=run.duration_seconds,
+        home=home,
     )
 
 

@@ -259,33 +259,38 @@ audit folder: runs/audit-1
     )
 
 
-def test_a_forged_pass_is_named_with_its_task_and_the_attack() -> None:
-    text = shown(audit(*SOUND, attack(P, LIAR, 1, task="t/9")))
-    assert "liar    t/9   1       passed" in text
-    assert "liar: Lies twice; beats the gullible." in text
-    assert "1 attempt forged" in text
-
-
-def test_a_failed_reference_is_named_with_the_attacks_before_it() -> None:
-    text = shown(audit(*SOUND, attempt(ORACLE_AFTER, F)))
-    assert "oracle after leaving early  t/1   0       failed  ended as failed" in text
-    assert "1 attempt of a reference failed" in text
-
-
-def test_an_attempt_without_a_verdict_is_named() -> None:
-    text = shown(audit(*SOUND, attack(I)))
-    assert "NO VERDICT" in text
-    assert "1 attempt without a verdict" in text
-
-
-def test_a_container_that_is_left_is_named_with_the_command_that_removes_it() -> None:
-    text = shown(audit(*SOUND, left=1))
-    assert "left behind   1 container\n" in text
-    assert "1 container left: harness gc removes them" in text
-
-
-def test_an_audit_that_is_not_sound_is_not_called_sound() -> None:
-    assert "no forged pass" not in shown(audit(*SOUND, attack(P)))
+@each_case(
+    ("found", "texts"),
+    [
+        (
+            audit(*SOUND, attack(P, LIAR, 1, task="t/9")),
+            [
+                "liar    t/9   1       passed",
+                "liar: Lies twice; beats the gullible.",
+                "1 attempt forged",
+            ],
+        ),
+        (
+            audit(*SOUND, attempt(ORACLE_AFTER, F)),
+            [
+                "oracle after leaving early  t/1   0       failed  ended as failed",
+                "1 attempt of a reference failed",
+            ],
+        ),
+        (audit(*SOUND, attack(I)), ["NO VERDICT", "1 attempt without a verdict"]),
+        (
+            audit(*SOUND, left=1),
+            ["left behind   1 container\n", "1 container left: harness gc removes them"],
+        ),
+    ],
+    ids=["forged", "failed reference", "no verdict", "container"],
+)
+def test_each_fault_is_named_with_its_cause_and_the_audit_is_not_called_sound(
+    found: Audit, texts: list[str]
+) -> None:
+    text = shown(found)
+    assert [each for each in texts if each not in text] == []
+    assert "no forged pass" not in text
 
 
 def test_hostile_text_stays_text() -> None:

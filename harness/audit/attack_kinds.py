@@ -335,10 +335,12 @@ class ToolAttack(CallAttack):
 
     def list_calls(self, task: Task) -> list[Call]:
         return [
-            (call.tool, {name: _fill(value, task) for name, value in call.arguments.items()})
+            (
+                call.tool,
+                {
+                    name: fill_from_task(value, task) if isinstance(value, str) else value
+                    for name, value in call.arguments.items()
+                },
+            )
             for call in self.calls * self.times
         ]
-
-
-def _fill(value: Any, task: Task) -> Any:
-    return fill_from_task(value, task) if isinstance(value, str) else value

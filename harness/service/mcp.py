@@ -276,7 +276,7 @@ class McpEndpoints:
         service = self._service
         if service.draining.is_set():
             raise DrainingError
-        headers = _read_headers(scope)
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         require_own_origin(headers)
         manager = await self._start(path)
         client = scope["state"]["client"]
@@ -391,10 +391,6 @@ def _send_again(body: bytes, receive: Receive) -> Receive:
         return await receive()
 
     return receive_again
-
-
-def _read_headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _require_handshake(headers: Mapping[str, str]) -> None:

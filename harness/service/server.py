@@ -220,7 +220,7 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _wait_for_start(server, serving)
-            yield f"http://{_write_host(name)}:{number}"
+            yield f"http://{f'[{name}]' if ':' in name else name}:{number}"
         finally:
             await service.drain()
             server.should_exit = True
@@ -259,7 +259,3 @@ def _bind(host: str, port: int) -> socket.socket:
             hint=_HINTS.get(error.errno or 0),
         ) from error
     return listener
-
-
-def _write_host(name: str) -> str:
-    return f"[{name}]" if ":" in name else name

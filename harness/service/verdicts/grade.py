@@ -11,7 +11,7 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
@@ -291,7 +291,8 @@ async def grade(request: GradeRequest, call: Called) -> GradeReply | StreamedRep
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)
-    work = await read_in_turn(call, _list_reads(request.samples, call.service), deadline)
+    reads = (functools.partial(_read, *each, call.service) for each in enumerate(request.samples))
+    work = await read_in_turn(call, reads, deadline)
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
@@ -328,10 +329,6 @@ def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
         known.add(each)
         ids.append(each)
     return ids
-
-
-def _list_reads(samples: Sequence[GradeSample], service: Service) -> Iterator[Callable[[], Awaitable[Work]]]:
-    return (functools.partial(_read, number, sample, service) for number, sample in enumerate(samples))
 
 
 async def _read(number: int, sample: GradeSample, service: Service) -> Work:

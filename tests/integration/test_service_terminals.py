@@ -92,12 +92,6 @@ async def test_every_byte_survives(served: Served, sandbox: str) -> None:
         assert data in await read_until(socket, data)
 
 
-async def test_the_token_may_be_the_first_part_of_the_path(served: Served, sandbox: str) -> None:
-    async with open_terminal(served, f"/{TOKEN}{sandbox}", additional_headers={}) as socket:
-        await socket.send(b"exit\n")
-        assert (await read_end(socket))["exit_code"] == 0
-
-
 @each_case(
     ("options", "status"),
     [
@@ -113,12 +107,6 @@ async def test_a_stranger_gets_no_terminal(
     with pytest.raises(InvalidStatus) as refused:
         await open_terminal(served, sandbox, **options).__aenter__()
     assert refused.value.response.status_code == status
-
-
-async def test_a_page_of_the_service_itself_may_open_a_terminal(served: Served, sandbox: str) -> None:
-    async with open_terminal(served, sandbox, origin=served.url) as socket:
-        await socket.send(b"exit\n")
-        assert (await read_end(socket))["exit_code"] == 0
 
 
 @each_case(

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_attempt
 from case_checks import each_case
 
 from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.report import print_audit, write_audit
-from harness.audit.results import Audit, AuditedAttempt, count_statuses
+from harness.audit.results import Audit, AuditedAttempt
 from harness.audit.suite import CONSTANT, NULL, ORACLE, Step
-from harness.core.types import AttemptRecord, DataSource, Status
+from harness.core.types import DataSource, Status
 from harness.runs.run_files import StorageError
 
 P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741
@@ -27,21 +28,8 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/] :skull: \u202e\ud800"
 
 
 def attempt(step: Step, status: Status, *, task: str = "t/1", **facts: Any) -> AuditedAttempt:
-    record = AttemptRecord(
-        task_id=task,
-        attempt=0,
-        sample_line=1,
-        category=None,
-        resolved=status is P,
-        status=status,
-        score=float(status is P) if status.has_score else None,
-        metrics={},
-        agent_output="",
-        expected_output="",
-        duration_seconds=0.5,
-        error=None if status is P else f"ended as {status}",
-    )
-    return AuditedAttempt(step, replace(record, **facts))
+    error = None if status is P else f"ended as {status}"
+    return AuditedAttempt(step, make_attempt(status, **{"task_id": task, "error": error, **facts}))
 
 
 def attack(status: Status, attack_: Attack = LEAVER, sample: int = 0, **facts: Any) -> AuditedAttempt:
@@ -108,10 +96,6 @@ def test_a_reference_that_does_not_pass_has_failed(status: Status) -> None:
     assert not found.sound
 
 
-def test_a_reference_that_fails_after_attacks_has_failed() -> None:
-    assert not audit(*SOUND, attempt(ORACLE_AFTER, F)).sound
-
-
 def test_a_reference_too_slow_for_the_limits_of_attacks_does_not_count() -> None:
     assert audit(*SOUND, attempt(ORACLE_AFTER, T)).sound
 
@@ -140,20 +124,6 @@ def test_manners_of_checks_and_quarantined_and_weak_tasks_are_listed() -> None:
     assert any(line[:2] == ["t/4", "its"] for line in lines)
     assert any(line[:3] == ["t/5", "line", "1:"] for line in lines)
     assert found.sound, "a quarantined task is not a fault of the grader"
-
-
-def test_an_audit_that_leaves_a_container_is_not_sound() -> None:
-    assert not audit(*SOUND, left=1).sound
-
-
-def test_controls_before_and_after_attacks_are_distinguished() -> None:
-    found = audit(*SOUND)
-    assert found.controls(ORACLE) == [ORACLE_PASSED]
-    assert [attempt.step for attempt in found.controls(ORACLE, after_attacks=True)] == [ORACLE_AFTER]
-
-
-def test_statuses_are_counted_in_their_own_order() -> None:
-    assert list(count_statuses([attack(T), attack(F), attack(T)]).items()) == [(F, 1), (T, 2)]
 
 
 def test_signs_of_tampering_are_counted_over_attacks_alone() -> None:

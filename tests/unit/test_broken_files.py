@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_manifest
 from case_checks import each_case
 from effort import one_in_four, one_in_two, text_of_length
 
@@ -180,17 +181,11 @@ RECORD = AttemptRecord(
 )
 CATEGORY = {"total": 2, "resolved": 1, "rate": 0.5}
 DOCUMENTS: dict[str, dict[str, Any]] = {
-    MANIFEST: {
-        "schema_version": 1,
-        "run_id": "r",
-        "benchmark": "b",
-        "agent": "oracle",
-        "source": "path",
-        "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-        "images": {"python": "sha256:0"},
-        "config": {"benchmark": "b", "limits": {"memory_mb": 256}},
-        "tool_mode": "text",
-    },
+    MANIFEST: make_manifest(
+        images={"python": "sha256:0"},
+        config={"benchmark": "b", "limits": {"memory_mb": 256}},
+        tool_mode="text",
+    ),
     SUMMARY: {
         "source": "path",
         "duration_seconds": 1.5,

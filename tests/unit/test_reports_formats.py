@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from attempt_records import make_manifest
 from viewer_fixtures import read_page_texts
 
 from harness.core.errors import UsageError
@@ -27,16 +28,7 @@ TIMED = [
     replace(RECORD, task_id="a", duration_seconds=40.0, attempt=1, started_at="2026-01-01T00:00:01Z"),
     replace(RECORD, task_id="a", duration_seconds=40.0, started_at="2026-01-01T00:00:00Z"),
 ]
-MANIFEST_VALUES = {
-    "schema_version": 1,
-    "run_id": "r",
-    "benchmark": "b",
-    "agent": "oracle",
-    "source": "path",
-    "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-    "images": {},
-    "config": {"benchmark": "b"},
-}
+MANIFEST_VALUES = make_manifest()
 SUMMARY_VALUES = {
     "total": 1,
     "attempts": 1,

@@ -70,28 +70,11 @@ async def open_line(
     await asyncio.gather(*line.tasks.values(), return_exceptions=True)
 
 
-async def test_requests_of_one_client_begin_in_their_order() -> None:
-    async with open_line(1) as line:
-        for number in range(4):
-            await line.send(f"a-{number}")
-        await line.end_all()
-        assert line.begun == ["a-0", "a-1", "a-2", "a-3"]
-
-
 async def test_no_more_requests_work_than_there_are_places() -> None:
     async with open_line(2) as line:
         for number in range(5):
             await line.send(f"a-{number}")
         assert (line.queue.working, line.queue.waiting) == (2, 3)
-
-
-async def test_a_request_of_another_client_does_not_wait_for_a_long_line() -> None:
-    async with open_line(1) as line:
-        for number in range(4):
-            await line.send(f"a-{number}")
-        await line.send("b-0")
-        await line.end("a-0")
-        assert line.begun == ["a-0", "b-0"]
 
 
 async def test_clients_take_turns() -> None:

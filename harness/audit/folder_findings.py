@@ -134,8 +134,8 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
         for task in findings:
             marks = "".join(_mark(task, attack) for attack in attacks)
             is_bad = bool(task.forged.get(OWN)) or task.reference not in ("passed", None)
-            row = (task.level or "unproven", task.reference or "none", marks, task.label or "")
-            table.add_row(*map(cell, (task.task_id, *row)), style="bold red" if is_bad else "")
+            facts = (task.level or "unproven", task.reference or "none", marks, task.label or "")
+            table.add_row(*map(cell, (task.task_id, *facts)), style="bold red" if is_bad else "")
         print_section(console, table)
         print_line(console, _LEGEND)
         legend = grid("", "attack", *(f">{level or OWN}" for level in audit.levels), "remedy in a task")

@@ -130,8 +130,9 @@ def _list_costs(before: Side, after: Side) -> Iterator[Figure]:
     yield _compare_amounts(
         "time of attempts", before.attempt_seconds, after.attempt_seconds, before, after, duration
     )
-    ended = [side.duration_seconds for side in (before, after)]
-    yield Figure("duration", *(UNKNOWN if seconds is None else duration(seconds) for seconds in ended))
+    ended = (side.duration_seconds for side in (before, after))
+    texts = [UNKNOWN if seconds is None else duration(seconds) for seconds in ended]
+    yield Figure("duration", texts[0], texts[1])
 
 
 def _compare_amounts(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from case_checks import each_case
-from service_fixtures import Served, serve
+from service_fixtures import Served, share_service
 
 from harness.service.verdicts import run_code
 from harness.service.verdicts.samples import MOST_SOURCE_BYTES
@@ -17,12 +15,7 @@ from harness.service.verdicts.samples import MOST_SOURCE_BYTES
 CALLS = {"kind": "calls", "function": "add", "tests": [{"arguments": [1, 2], "result": 3}]}
 ADD = "def add(a, b): return a + b"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
+served = share_service()
 
 
 async def test_the_files_that_a_program_makes_are_bounded_together(

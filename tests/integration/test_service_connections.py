@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import pytest
-import pytest_asyncio
 from case_checks import each_case
-from service_fixtures import TOKEN, Served, serve
+from service_fixtures import TOKEN, Served, serve, share_service
 
 from harness.service import connections
 
@@ -25,12 +24,7 @@ CHUNKED = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
 HEALTH = b"GET /health HTTP/1.1\r\nhost: a\r\n\r\n"
 SLEEP = "import time; time.sleep(600)"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
+served = share_service()
 
 
 @contextlib.asynccontextmanager
@@ -194,7 +188,7 @@ async def test_a_reply_that_nobody_takes_ends(served: Served, monkeypatch: pytes
 
 async def open_sandbox_with_a_large_file(served: Served) -> str:
     """Return the path of the sandbox."""
-    path = f"/v1/sandboxes/{(await served.post('/v1/sandboxes')).json()['id']}"
+    path = await served.open_sandbox()
     await served.http.put(f"{path}/files/large", content=bytes(16 * MIB))
     return path
 
@@ -273,7 +267,7 @@ def make_frame(code: int, content: bytes = b"", *, is_last: bool = True) -> byte
     ids=["pings", "empty messages", "empty parts"],
 )
 async def test_a_flood_of_a_web_socket_ends_it(served: Served, first: bytes, frame: bytes) -> None:
-    path = f"/v1/sandboxes/{(await served.post('/v1/sandboxes', terminals=True)).json()['id']}"
+    path = await served.open_sandbox(terminals=True)
     key = f"sec-websocket-key: {b64encode(os.urandom(16)).decode()}"
     async with connect(served) as (reader, writer):
         offer = ("upgrade: websocket", "connection: upgrade", "sec-websocket-version: 13", key)

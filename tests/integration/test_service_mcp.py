@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-import pytest_asyncio
 from case_checks import check_together, each_case
-from service_fixtures import TOKEN, Served, serve
+from service_fixtures import TOKEN, Served, share_service
 
 if TYPE_CHECKING:
     from mcp import Client
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
-
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+served = share_service()
 WRONG_CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("bash", {"command": 5}, "'command' must be text"),
     ("bash", {}, "'command' is missing"),
@@ -53,11 +47,6 @@ async def call(client: Client, name: str, **arguments: Any) -> tuple[str, bool]:
     return content.text, bool(result.is_error)
 
 
-async def create(served: Served) -> str:
-    response = await served.post("/v1/sandboxes", limits={"memory_mb": 128})
-    return f"/v1/sandboxes/{response.json()['id']}"
-
-
 @each_case("mode", ["legacy", "auto"])
 async def test_a_session_has_a_sandbox_until_its_end(served: Served, mode: str) -> None:
     async with connect(served, mode=mode) as client:
@@ -83,7 +72,7 @@ async def test_two_sessions_share_no_files(served: Served) -> None:
 
 @each_case("mode", ["legacy", "auto"])
 async def test_a_sandbox_that_a_client_has_opened_has_tools(served: Served, mode: str) -> None:
-    path = await create(served)
+    path = await served.open_sandbox()
     await served.http.put(f"{path}/files/note", content=b"from HTTP")
     async with connect(served, f"{path}/mcp", mode) as client:
         assert await call(client, "bash", command="cat note") == ("from HTTP", False)

@@ -44,7 +44,7 @@ from harness.runs.agents.null import Null
 from harness.runs.agents.oracle import Oracle
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
-# in a clean state. Those on task folders and on the relay are not among them.
+# in a clean state. Attacks on task folders and on the relay are not among them.
 ORDER = (
     Kind.LEAVING,
     Kind.LYING,

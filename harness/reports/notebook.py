@@ -42,7 +42,7 @@ def choose_display(stream: TextIO, progress: bool | None) -> RunObserver:
 
 def is_notebook() -> bool:
     """Return whether this process is the kernel of a notebook. It imports nothing."""
-    # A process that has not imported IPython is no kernel.
+    # A process that has not imported IPython is not a kernel.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 

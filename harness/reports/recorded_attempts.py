@@ -1,4 +1,4 @@
-"""The place of each attempt in `attempts.jsonl`, and the time in which attempts were under way."""
+"""The place of each attempt in `attempts.jsonl`, its wall time, and values of records by their types."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ def list_objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def read_seconds(value: Any) -> float | None:
-    """Return a time or a duration in seconds, None for a value that is none."""
+    """Return a time or a duration in seconds, None for any other value."""
     return float(value) if type(value) in (int, float) and 0 <= value < _LATEST else None
 
 
 def read_count(value: Any) -> int | None:
-    """Return a number of things, None for a value that is none."""
+    """Return a number of things, None for any other value."""
     return value if type(value) is int and 0 <= value < _MOST_COUNT else None

@@ -159,7 +159,7 @@ class _Planned(TypedDict):
 
 
 class _UnfinishedManifest(BaseModel):
-    """The fields of a manifest from which the summary of an unfinished run is computed."""
+    """The fields of a manifest that the summary of an unfinished run needs."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 

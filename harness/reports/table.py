@@ -83,7 +83,7 @@ def print_summary(
 
     Args:
         title: The names of benchmark, agent and model.
-        attempts: The attempts, of which the first unresolved ones are listed, infra errors first.
+        attempts: The attempts. The first unresolved ones are listed, infra errors before others.
         is_running: Whether the run is under way, so that the other attempts are still to come.
         tool_mode: The form of the model's tool calls, None if no agent asked for it.
         isolation: The environments whose tasks shared sandboxes, None if none did.

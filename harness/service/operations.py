@@ -399,7 +399,7 @@ async def _run_until_gone(scope: Scope, work: Awaitable[T]) -> T:
         with watch(leave):
             return await work
     except asyncio.CancelledError:
-        # Another cancellation than that for the client is the server's, and goes on.
+        # The server's own cancellation goes on.
         if gone and working.cancelling() == requested + 1:
             raise ClientGone from None
         raise

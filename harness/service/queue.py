@@ -193,7 +193,7 @@ class FairQueue:
         return max(0, self._places - self._working)
 
     def resize(self, places: int) -> None:
-        """Change the number of requests that work at once. Those at work go on, even if they are too many."""
+        """Change the number of requests that work at once. Requests at work go on, even too many."""
         self._places = places
         self._serve_waiting()
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LOGGER = get_logger(__name__)
-# Those of sandboxes, their streams, the engine and modules that are imported late.
+# For sandboxes, their streams, the engine and modules that are imported late.
 _OTHER_FILES = 1024
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048

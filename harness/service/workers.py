@@ -72,7 +72,7 @@ class Workers(Protocol):
 
         Args:
             item: the work.
-            seconds: the time after which nobody needs the result any more.
+            seconds: how long the result is needed.
 
         Raises:
             HarnessError: if the work fails.
@@ -290,7 +290,7 @@ async def open_ray_workers(
         image_tags: the tags of the images by their names.
         runtime: the container runtime on all nodes.
         run_id: the label of all containers.
-        address: that of the cluster, as `connect_ray` takes it.
+        address: the address of the cluster, as `connect_ray` takes it.
         max_concurrent: how much each node does at once, None for as much as its cores and memory allow.
         on_faults: gets the number of new faults of the infrastructure.
 

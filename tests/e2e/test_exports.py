@@ -107,7 +107,7 @@ def test_rule_of_the_user_is_applied_once_and_exported_with_its_result(harness: 
     assert run(harness, *grade, "--samples", path)[1] == after
 
 
-@pytest.mark.parametrize("benchmark", ["gsm8k", "nq"])
+@pytest.mark.parametrize("benchmark", ["gsm8k", pytest.param("nq", marks=pytest.mark.thorough)])
 def test_answers_are_exported_and_graded_again(harness: Harness, benchmark: str) -> None:
     loaded = load_benchmark(benchmark, data="bundled")
     right = [

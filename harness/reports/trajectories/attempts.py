@@ -212,7 +212,7 @@ def format_time(seconds: float) -> str:
 
 
 def parse_time(text: Any) -> float:
-    """Return the seconds since 1970 of a time of ISO 8601, 0 if it is none."""
+    """Return the seconds since 1970 of a time of ISO 8601, 0 for any other value."""
     with suppress(ValueError, TypeError, OverflowError):
         return datetime.fromisoformat(text).timestamp()
     return 0.0

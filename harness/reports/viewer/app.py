@@ -74,7 +74,7 @@ def _is_same(given: str, secret: str) -> bool:
 class Access:
     """The secrets of one viewer.
 
-    The cookie is bound to a path that nobody can guess. Otherwise the browser would also send it to every
+    The cookie is bound to a path that cannot be guessed. Otherwise the browser would also send it to every
     other server on a port of this host.
     """
 

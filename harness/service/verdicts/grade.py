@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from harness.service.service import Service
 
 DEFAULT_SECONDS = 600.0
-# That of the environment `python` in a run.
+# As in the environment `python` of a run.
 SAMPLE_SECONDS = 180.0
 _STREAM_TYPE = "application/x-ndjson"
 router = make_router()
@@ -229,12 +229,12 @@ class GradeRequest(BaseModel):
     # Arguments and results of tests may be long integers.
     max_digits: ClassVar[int] = MAX_TEST_DIGITS
 
-    # Without FailFast, a check of thousands of samples that are none would take seconds.
+    # Without FailFast, a check of thousands of broken samples would take seconds.
     samples: Annotated[list[GradeSample], FailFast()] = Field(min_length=1)
     """The samples. A batch has at most 1,024."""
     timeout_seconds: float = Field(default=DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     """The time for the whole batch, at most 600 seconds. The reply ends at most two seconds later. A batch
-    for which the queue is too long is refused at once with status 504."""
+    that the queue cannot take in time is refused at once with status 504."""
     sample_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The wall time of one grading. The default is 180 seconds, or half of `timeout_seconds` if that is
     less."""

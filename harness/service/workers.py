@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 from harness.core.errors import DataError, HarnessError, SandboxError, UsageError
 from harness.core.logger import get_logger
-from harness.core.shield import complete
+from harness.core.shield import complete, complete_all
 from harness.host.local import LocalHost, log_note
 from harness.host.retries import Retries, RunStoppedError
 from harness.runs.executors.messages import ImageContent, Refusal
@@ -319,7 +319,7 @@ async def open_ray_workers(
         finally:
             if looking is not None:
                 looking.cancel()
-                await complete(_wait_for(looking))
+                await complete_all([looking])
             await complete(members.close())
 
 
@@ -432,7 +432,3 @@ def _make_error(failure: Failure) -> HarnessError:
             return DataError(failure.message, hint=failure.hint)
         case _:
             return SandboxError(failure.message)
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])

@@ -137,7 +137,11 @@ async def test_a_server_that_cannot_start_is_named_before_the_first_attempt_and_
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "task_ids"), [("gsm8k", None), ("agentbench", [LAMP])], ids=["answer", "sandbox"]
+    ("benchmark", "task_ids"),
+    [
+        pytest.param("gsm8k", None, id="answer", marks=pytest.mark.thorough),
+        pytest.param("agentbench", [LAMP], id="sandbox"),
+    ],
 )
 @pytest.mark.parametrize("mode", ["native", pytest.param("text", marks=pytest.mark.thorough)])
 async def test_a_baseline_differs_in_nothing_but_the_tools_and_the_prompt(

@@ -91,9 +91,11 @@ test: $(TOOLS) setup browser ## run all tests: make test [WORKERS=6] [ARGS="-k n
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none -p no:xdist -q \
 	  $$(test $$lost -le 12 || echo -x) $(ARGS); }
 
+# Each worker begins with a half of the files, so that both rarely load the same data and libraries.
 test-unit: $(TOOLS) ## run the tests that need no engine: make test-unit [ARGS="-k name"]
 	$(warm)
-	$(BIN)/python -m pytest tests/unit $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2)) $(ARGS)
+	$(BIN)/python -m pytest tests/unit \
+	  $(if $(findstring no:xdist,$(ARGS)),,-n $(or $(WORKERS),2) --dist worksteal) $(ARGS)
 
 coverage: $(TOOLS) ## measure branch coverage: make coverage [ARGS="-k name"]
 	$(BIN)/coverage run -m pytest tests/unit -q -p no:xdist $(ARGS)

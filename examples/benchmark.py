@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 NAME = "sums"
 # The metric is exact_match, f1, has_answer or number, or tests for Python programs
-# (`harness.benchmarks.custom.records`).
+# (`harness.benchmarks.custom.metrics`).
 METRIC = "number"
 LICENCE = "CC0"
 

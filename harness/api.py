@@ -12,9 +12,8 @@ from typing_extensions import Unpack
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Submission, Summary
-from harness.reports.html import describe_rate, render_result
+from harness.reports.html import describe_rate, render_result, write_report
 from harness.reports.notebook import choose_display
-from harness.reports.run_folder import write_report
 from harness.runs.agents.agent import AttemptContext, UserAgent
 from harness.runs.comparison import DEFAULT_RESAMPLES, Comparison, compare_runs
 from harness.runs.progress import RunObserver
@@ -178,7 +177,7 @@ def compare(
         cluster_by: the field whose values cluster the tasks for the intervals, None for the one of the runs.
         resamples: the number of resamples for the 95 % interval.
         seed: the seed of the resamples.
-        regression_threshold: the fall of the rate, from 0 to 1, that is no regression yet.
+        regression_threshold: the fall of the rate, from 0 to 1, that does not count as a regression.
         output_dir: the folder of runs that are given by name, None for `runs`.
         accept: `grading_version` to compare runs whose verdicts come from different gradings.
 

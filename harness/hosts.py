@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Unpack
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.custom import is_own
 from harness.benchmarks.loading import load_benchmark
-from harness.benchmarks.recipe import is_own
 from harness.core.errors import UsageError
 from harness.core.portal import SyncFace, hold_face
 from harness.environments import environment_spec

@@ -30,7 +30,7 @@ from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.backends.oci.backend import has_containers
 from harness.sandbox.machine.images import build_images
 
-pytest_plugins = ["model_fixtures"]
+pytest_plugins = ["data_fixtures", "model_fixtures"]
 ROOT = Path(__file__).parents[1]
 # The engine may still be removing a container when the last test ends.
 GONE_SECONDS = 10.0

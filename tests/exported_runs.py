@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_manifest
 from export_schemas import ATIF, INSPECT, OTLP
 from jsonschema import Draft202012Validator
 
@@ -83,25 +84,22 @@ TOOL = {"name": "bash", "description": "Run a command.", "parameters": {"type": 
 
 def make_folder(path: Path) -> Path:
     """Write the folder of a run without attempts, and return it."""
-    manifest = {
-        "schema_version": 1,
-        "run_id": "r1",
-        "started_at": "2026-11-18T10:00:00Z",
-        "harness_version": "1.0",
+    config = {
         "benchmark": "agentbench",
-        "agent": "chat",
-        "source": "path",
-        "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-        "images": {},
-        "planned": {"tasks": 1, "attempts": 1},
-        "config": {
-            "benchmark": "agentbench",
-            "model": "m",
-            "endpoints": {"m": {"model": "big", "api_key_env": "SPECIAL"}},
-            "generation": {"temperature": 0.5, "stop": ["x"]},
-            "system_prompt": f"uses {KEY}",
-        },
+        "model": "m",
+        "endpoints": {"m": {"model": "big", "api_key_env": "SPECIAL"}},
+        "generation": {"temperature": 0.5, "stop": ["x"]},
+        "system_prompt": f"uses {KEY}",
     }
+    manifest = make_manifest(
+        run_id="r1",
+        started_at="2026-11-18T10:00:00Z",
+        harness_version="1.0",
+        benchmark="agentbench",
+        agent="chat",
+        planned={"tasks": 1, "attempts": 1},
+        config=config,
+    )
     (path / MANIFEST).write_text(json.dumps(manifest))
     (path / "transcripts").mkdir()
     return path

@@ -42,6 +42,14 @@ class WatchedTranscript(ListTranscript):
             self.has_request.set()
 
 
+def connect_to(server: AppServer) -> socket.socket:
+    """Return the client's end of a new connection, as a tunnel from a sandbox would make it."""
+    ours, theirs = socket.socketpair()
+    server.accept(theirs)
+    ours.setblocking(False)
+    return ours
+
+
 @dataclass(frozen=True)
 class Relay:
     """The relay of one attempt while it is open."""
@@ -54,11 +62,8 @@ class Relay:
     anthropic: AsyncAnthropic
 
     def connect(self) -> socket.socket:
-        """Return the client's end of a new connection, as a tunnel from a sandbox would make it."""
-        ours, theirs = socket.socketpair()
-        self.server.accept(theirs)
-        ours.setblocking(False)
-        return ours
+        """Return the client's end of a new connection to this relay."""
+        return connect_to(self.server)
 
     @property
     def requests(self) -> list[dict[str, Any]]:
@@ -74,7 +79,7 @@ async def open_relay(
     endpoint: dict[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Relay]:
-    """Yield a relay whose model is the scripted server. `settings` are those of ModelAccess."""
+    """Yield a relay whose model is the scripted server. `settings` are arguments of ModelAccess."""
     # The import takes a second, so it must not be a part of the collection of all tests.
     from anthropic import AsyncAnthropic
     from anthropic import DefaultAsyncHttpxClient as DefaultAnthropicClient

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
+import pytest_asyncio
 
 from harness.benchmarks import Benchmark
 from harness.environments.base import MachineRules
@@ -37,6 +38,12 @@ class Served:
         lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
+    async def open_sandbox(self, **values: Any) -> str:
+        """Open a sandbox, by default with little memory, and return its path."""
+        response = await self.post("/v1/sandboxes", **{"limits": {"memory_mb": 128}, **values})
+        assert response.status_code == 201, response.text
+        return f"/v1/sandboxes/{response.json()['id']}"
+
 
 @contextlib.asynccontextmanager
 async def serve(
@@ -65,3 +72,14 @@ async def serve(
             limits=httpx.Limits(max_connections=512),
         ) as http:
             yield Served(url, http)
+
+
+def share_service() -> Any:
+    """Return a fixture that yields a service to all tests of a module, which run in one event loop."""
+
+    @pytest_asyncio.fixture(scope="module", loop_scope="module")
+    async def served() -> AsyncIterator[Served]:
+        async with serve() as running:
+            yield running
+
+    return served

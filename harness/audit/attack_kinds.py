@@ -7,7 +7,7 @@ import builtins
 import functools
 import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -255,7 +255,15 @@ class CallAttack:
     async def hand_in(
         self, benchmark: Benchmark, task: Task, sample: int, environment: AgentEnvironment | None
     ) -> Submission:
-        return await _act(self.name, self.list_calls(task), self.answer, environment)
+        if environment is None:
+            raise TypeError(f"{self.name} acts in an environment, but its task has none")
+        for tool, arguments in self.list_calls(task):
+            if environment.submitted is None:
+                await environment.call(tool, arguments)
+        if environment.submitted is None:
+            await environment.submit(self.answer)
+        submitted = environment.submitted or ""
+        return Submission(submitted, agent_output=f"# {self.name}: {submitted}")
 
     def list_calls(self, task: Task) -> list[Call]:
         """Return the calls that the attack makes at a task."""
@@ -327,24 +335,12 @@ class ToolAttack(CallAttack):
 
     def list_calls(self, task: Task) -> list[Call]:
         return [
-            (call.tool, {name: _fill(value, task) for name, value in call.arguments.items()})
+            (
+                call.tool,
+                {
+                    name: fill_from_task(value, task) if isinstance(value, str) else value
+                    for name, value in call.arguments.items()
+                },
+            )
             for call in self.calls * self.times
         ]
-
-
-def _fill(value: Any, task: Task) -> Any:
-    return fill_from_task(value, task) if isinstance(value, str) else value
-
-
-async def _act(
-    name: str, calls: Sequence[Call], answer: str, environment: AgentEnvironment | None
-) -> Submission:
-    if environment is None:
-        raise TypeError(f"{name} acts in an environment, but its task has none")
-    for tool, arguments in calls:
-        if environment.submitted is None:
-            await environment.call(tool, arguments)
-    if environment.submitted is None:
-        await environment.submit(answer)
-    submitted = environment.submitted or ""
-    return Submission(submitted, agent_output=f"# {name}: {submitted}")

@@ -55,11 +55,6 @@ class FolderFindings:
         return SAME_PROCESS if forged and all(attack.runs_in_tests for attack in forged) else None
 
 
-def name_level(level: Level | None) -> str:
-    """Return the name of a level of the attacks."""
-    return level or OWN
-
-
 def collect_findings(attempts: Iterable[AuditedAttempt]) -> list[FolderFindings]:
     """Return the findings on each task, in the order of the attempts."""
     found: dict[str, FolderFindings] = {}
@@ -74,7 +69,7 @@ def collect_findings(attempts: Iterable[AuditedAttempt]) -> list[FolderFindings]
             seal = record.metrics.get("seal")
             task.level = None if seal == "unproven" else seal or task.level
         elif isinstance(step.attack, ForgingAttack):
-            level = name_level(step.level)
+            level = step.level or OWN
             task.tried[level] = task.tried.get(level, 0) + 1
             forged = task.forged.setdefault(level, [])
             if attempt.passed_unearned:
@@ -91,7 +86,7 @@ def summarise(findings: Sequence[FolderFindings], levels: Sequence[Level | None]
     """Return the count of tasks that can be forged, in one sentence."""
     parts: list[str] = []
     for level in levels[::-1]:
-        number = count_forged(findings, name_level(level))
+        number = count_forged(findings, level or OWN)
         how = {None: "under our seal", AS_USUAL: "as they are usually graded"}.get(level, f"at level {level}")
         parts.append(f"{number:,} {'' if parts else 'can be forged '}{how}")
     labelled = sum(task.label is not None for task in findings)
@@ -107,8 +102,8 @@ def describe_folders(attempts: Iterable[AuditedAttempt], levels: Sequence[Level 
     findings = collect_findings(attempts)
     return {
         "summary": summarise(findings, levels),
-        "levels": [name_level(level) for level in levels],
-        "forged_tasks": {name_level(level): count_forged(findings, name_level(level)) for level in levels},
+        "levels": [level or OWN for level in levels],
+        "forged_tasks": {level or OWN: count_forged(findings, level or OWN) for level in levels},
         "tasks": [
             {
                 "task_id": task.task_id,
@@ -139,24 +134,13 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
         for task in findings:
             marks = "".join(_mark(task, attack) for attack in attacks)
             is_bad = bool(task.forged.get(OWN)) or task.reference not in ("passed", None)
-            table.add_row(
-                *map(
-                    cell,
-                    (
-                        task.task_id,
-                        task.level or "unproven",
-                        task.reference or "none",
-                        marks,
-                        task.label or "",
-                    ),
-                ),
-                style="bold red" if is_bad else "",
-            )
+            facts = (task.level or "unproven", task.reference or "none", marks, task.label or "")
+            table.add_row(*map(cell, (task.task_id, *facts)), style="bold red" if is_bad else "")
         print_section(console, table)
         print_line(console, _LEGEND)
-        legend = grid("", "attack", *(f">{name_level(level)}" for level in audit.levels), "remedy in a task")
+        legend = grid("", "attack", *(f">{level or OWN}" for level in audit.levels), "remedy in a task")
         for letter, attack in zip(_LETTERS, attacks, strict=False):
-            numbers = [_count(findings, attack, name_level(level)) for level in audit.levels]
+            numbers = [_count(findings, attack, level or OWN) for level in audit.levels]
             remedy = attack.remedy if any(numbers) else ""
             legend.add_row(*map(cell, (letter, attack.name, *map(str, numbers), remedy)))
         print_section(console, legend)
@@ -169,7 +153,7 @@ def print_folder_audit(audit: Audit, *, stream: TextIO) -> None:
             if attempts:
                 wrong = grid(heading, "task", "level", "error")
                 for each in attempts:
-                    row = each.step.name, each.record.task_id, name_level(each.step.level)
+                    row = each.step.name, each.record.task_id, each.step.level or OWN
                     wrong.add_row(*map(cell, (*row, each.record.error or "")))
                 print_section(console, wrong)
         console.print()
@@ -195,7 +179,7 @@ def _list_lines(audit: Audit) -> Iterator[str]:
         name, level = quote_markdown(task.task_id), task.level or "unproven"
         yield f"| {name} | {level} | {task.label or ''} | {task.reference or 'none'} | {marks} |"
     yield from ("", f"`{_SEALED}` forged at the task's level, `{_ELSEWHERE}` at another one only.", "")
-    columns = [name_level(level) for level in audit.levels]
+    columns = [level or OWN for level in audit.levels]
     yield f"| | attack | {' | '.join(columns)} | change of the task that stops it |"
     yield f"| :-- | :-- |{' --: |' * len(columns)} :-- |"
     for letter, attack in zip(_LETTERS, attacks, strict=False):

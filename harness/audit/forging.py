@@ -29,7 +29,7 @@ from harness.audit.attack import (
     read_class,
     read_part,
 )
-from harness.audit.suite import NULL, ORACLE, Step, Suite
+from harness.audit.suite import ORACLE, Step, Suite
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import unknown_name
 from harness.core.inputs.files import read_input
@@ -40,7 +40,7 @@ from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.seal import LEVELS, Level
 from harness.environments.container.target import TaskFolderTarget
 from harness.environments.container.task_folder import SOLUTION, STEPS, TESTS, TaskFolder, list_included_files
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import FileEntry
 from harness.runs.agents.agent import AgentSettings, AttemptContext
 
 # Files of these kinds are programs, or objects that are code when they are loaded.
@@ -235,15 +235,12 @@ class ForgingAttack:
         for kind, paths in placed.items():
             text = fill_words(self.programs[kind], {"forgery": repr(include_parts(read_part(FORGERY)))})
             for path in paths:
-                lines.append(f"put {shlex.quote(_make_whole(path))} <<'{_END}'\n{text.rstrip()}\n{_END}")
+                # The script makes the folder of the path, so that there must be one.
+                whole = path if "/" in path else f"./{path}"
+                lines.append(f"put {shlex.quote(whole)} <<'{_END}'\n{text.rstrip()}\n{_END}")
         # A step that fails must not keep the others back, and the script must not end the session.
         body = "\n".join((read_part(PRELUDE), *lines, self.commands))
         return f"(\nset +e\n{body}\n) 2>&1 | tail -n 20"
-
-
-def _make_whole(path: str) -> str:
-    """Return a path in a form whose folder the script can make."""
-    return path if "/" in path else f"./{path}"
 
 
 def name_kind(path: str) -> str:
@@ -251,7 +248,7 @@ def name_kind(path: str) -> str:
     name = posixpath.basename(path)
     if name in (MAKEFILE, "makefile", "GNUmakefile"):
         return MAKEFILE
-    return posixpath.splitext(name)[1][1:] or PROGRAM
+    return _suffix(name) or PROGRAM
 
 
 @functools.cache
@@ -314,11 +311,6 @@ class ForgingSuite(Suite):
     def take_metrics(self, task_id: str, number: int) -> Mapping[str, Any]:
         """Return the programs that a reference has written, and forget them."""
         return self._measured.pop((task_id, number), {})
-
-
-def build_forging_controls(settings: AgentSettings, benchmark: Benchmark) -> ForgingSuite:
-    """Return the agent that runs the reference of each task folder, and leaves another machine as it is."""
-    return ForgingSuite(settings, benchmark, (Step(ORACLE), Step(NULL)))
 
 
 def build_forger(

@@ -25,7 +25,7 @@ from harness.core.types import AttemptRecord, Submission, Task
 from harness.environments.container.environment import ContainerEnvironment
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import SOLUTION, TESTS, TaskFolder, list_included_files
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.reports.console import LONG
 from harness.reports.figures import count
 from harness.runs.agents.agent import AttemptContext, settings_for

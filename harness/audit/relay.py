@@ -28,6 +28,7 @@ from harness.audit.relay_attacks import (
 )
 from harness.audit.run import count_containers
 from harness.core.errors import SandboxError
+from harness.environments.base import NoTranscript
 from harness.models.endpoint import Endpoint
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.serving import serve_app
@@ -128,7 +129,7 @@ async def carry_out_relay_audit(attacks: Sequence[RelayAttack], observer: RunObs
     """
     run_id = secrets.token_hex(8)
     async with open_default_backend() as backend:
-        ground = _Ground(backend, run_id, _make_key())
+        ground = _Ground(backend, run_id, f"sk-{secrets.token_hex(24)}")
         with _set_key(ground.key):
             async with open_canary() as (_, url), _open_attempt(ground, NEIGHBOUR, url) as neighbour:
                 undisturbed = await _ask_as_neighbour(neighbour)
@@ -223,7 +224,7 @@ async def _open_attempt(
     token = secrets.token_urlsafe(32)
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client(endpoint))
-        session = ModelAccess(client).open_session(number=0, seed=0, transcript=_Nowhere())
+        session = ModelAccess(client).open_session(number=0, seed=0, transcript=NoTranscript())
         opening = Sandbox.open(
             "python", limits=LIMITS, relay=True, run_id=ground.run_id, backend=ground.backend
         )
@@ -272,10 +273,6 @@ async def _watch_memory() -> AsyncIterator[Any]:
         await asyncio.wait([watching])
 
 
-def _make_key() -> str:
-    return f"sk-{secrets.token_hex(24)}"
-
-
 @contextlib.contextmanager
 def _set_key(key: str) -> Iterator[None]:
     """Set the variable of the key during the block, because endpoints read keys there."""
@@ -284,13 +281,6 @@ def _set_key(key: str) -> Iterator[None]:
         yield
     finally:
         del os.environ[KEY_VARIABLE]
-
-
-class _Nowhere:
-    """A transcript that nobody reads."""
-
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        """Drop an entry."""
 
 
 def print_relay_audit(audit: RelayAudit, *, stream: TextIO) -> None:

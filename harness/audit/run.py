@@ -14,29 +14,29 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from harness.audit.forging import AS_USUAL, OWN, build_forger, build_forging_controls, read_levels
+from harness.audit.forging import AS_USUAL, OWN, ForgingSuite, build_forger, read_levels
 from harness.audit.results import Audit, AuditedAttempt
 from harness.audit.suite import (
     ATTACKER,
     CONSTANT,
+    CONTROL_STEPS,
     CONTROLS,
     NULL,
     Step,
     Suite,
     build_attacker,
-    build_controls,
 )
 from harness.benchmarks.benchmark import Benchmark
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import parse_json
 from harness.core.text import quote_argument
-from harness.core.types import AttemptRecord, DataSource, Task
+from harness.core.types import AttemptRecord, Task
 from harness.environments import environment_spec
 from harness.environments.container.seal import Level
 from harness.environments.container.target import TaskFolderTarget
@@ -45,7 +45,7 @@ from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.plan import limit_times, load_configured, plan_attempts, select_tasks
 from harness.runs.progress import RunObserver
-from harness.runs.run import Run, open_run
+from harness.runs.run import open_run
 from harness.runs.run_files import read_run_file, replace_file
 from harness.runs.run_starts import ResumedRun
 from harness.runs.selection import Selection
@@ -72,37 +72,22 @@ LIMITS = Limits(
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteRun:
-    """One of the two runs of an audit, before it starts."""
-
-    suite: Suite
-    selection: Selection
-
-
-@dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """Both runs of an audit, before they start.
-
-    Attributes:
-        attacked: the number of tasks to attack, None for all selected tasks.
-        attacks: the names of the attacks to make, none for all.
-    """
+    """Both runs of an audit, before they start. The agent of each is a suite."""
 
     config: RunConfig
+    # The number of tasks to attack, None for all selected tasks.
     attacked: int | None
+    # The names of the attacks to make, none for all.
     attacks: tuple[str, ...]
-    control_run: SuiteRun
-    attack_run: SuiteRun
+    control_run: Selection
+    attack_run: Selection
     # The seal levels of the attacks on task folders, None for each task's own.
     levels: tuple[Level | None, ...] = ()
 
-    @property
-    def source(self) -> DataSource:
-        return self.control_run.selection.benchmark.source
-
     def describe(self) -> dict[str, Any]:
         """Return a description for resuming the audit, with a digest of its attacks."""
-        attacks = to_jsonable_python({step.name: step.attack for step in self.attack_run.suite.steps})
+        attacks = to_jsonable_python({step.name: step.attack for step in suite_of(self.attack_run).steps})
         return {
             "config": self.config.model_dump(mode="json"),
             "attacked": self.attacked,
@@ -110,6 +95,12 @@ class AuditPlan:
             "levels": [level or OWN for level in self.levels],
             "suite_sha256": hashlib.sha256(json.dumps(attacks).encode()).hexdigest(),
         }
+
+
+def suite_of(selection: Selection) -> Suite:
+    """Return the agent of a run of an audit."""
+    assert isinstance(selection.agent, Suite)  # noqa: S101  because an audit plans no other agent
+    return selection.agent
 
 
 def plan_audit(
@@ -165,26 +156,26 @@ def plan_audit(
 
     def plan_run(
         suite: Suite, agent: str, tasks: Sequence[Task], program_limits: Limits | None = None
-    ) -> SuiteRun:
+    ) -> Selection:
         tasks = limit_times(tasks, config.timeout_seconds, config.timeout_multiplier)
         plan = plan_attempts(tasks, suite, seed=config.seed)
         if config.shard is not None:
             plan = select_shard(plan, config.shard)
         changed = config.model_copy(update={"agent": agent})
-        return SuiteRun(suite, Selection(changed, benchmark, suite, plan, program_limits))
+        return Selection(changed, benchmark, suite, plan, program_limits)
 
     if is_of_folders:
         at_levels = read_levels(levels or (OWN, AS_USUAL))
         return AuditPlan(
             *(config, attacked, tuple(attacks)),
-            plan_run(build_forging_controls(settings, benchmark), CONTROLS, chosen),
+            plan_run(ForgingSuite(settings, benchmark, CONTROL_STEPS), CONTROLS, chosen),
             plan_run(build_forger(settings, benchmark, attacks, at_levels), ATTACKER, chosen),
             at_levels,
         )
     tasks = select_tasks(benchmark, filters, sample_size=config.sample_size, seed=config.seed)
     return AuditPlan(
         *(config, attacked, tuple(attacks)),
-        plan_run(build_controls(settings, benchmark), CONTROLS, tasks),
+        plan_run(Suite(settings, benchmark, CONTROL_STEPS), CONTROLS, tasks),
         plan_run(build_attacker(settings, benchmark, attacks), ATTACKER, chosen, LIMITS),
     )
 
@@ -221,7 +212,7 @@ def make_audit_folder(plan: AuditPlan) -> Path:
 
     Raises UsageError and StorageError.
     """
-    config, benchmark = plan.config, plan.control_run.selection.benchmark.name
+    config, benchmark = plan.config, plan.control_run.benchmark.name
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-audit-{benchmark}-{secrets.token_hex(2)}"
     folder = Path(config.output_dir) / name
     try:
@@ -270,23 +261,23 @@ async def carry_out_audit(plan: AuditPlan, folder: Path, observer: RunObserver) 
     """
     attempts: list[AuditedAttempt] = []
     seconds, left = 0.0, 0
-    facts = _Facts()
-    for part in (plan.control_run, plan.attack_run):
-        config = part.selection.config.model_copy(update={"output_dir": str(folder)})
-        selection = replace(part.selection, config=config)
+    made: list[tuple[Selection, Mapping[str, Any]]] = []
+    for planned in (plan.control_run, plan.attack_run):
+        config = planned.config.model_copy(update={"output_dir": str(folder)})
         earlier = _find_run(folder, config.agent)
         start = None if earlier is None else ResumedRun(earlier)
-        part.suite.learn(each.record for each in attempts)
-        async with open_run(selection, start, notify=observer.note) as run:
+        suite_of(planned).learn(each.record for each in attempts)
+        async with open_run(replace(planned, config=config), start, notify=observer.note) as run:
             await run.execute(observer)
             attempts += [
-                AuditedAttempt(_find_step(part.suite, record), record, folder=run.folder)
+                AuditedAttempt(_find_step(planned, record), record, folder=run.folder)
                 for record in run.records()
             ]
-            facts.add(run.selection, run.manifest)
+            made.append((run.selection, run.manifest))
             seconds += run.duration_seconds
-            left += await _count_containers(run)
-    return _conclude(plan, folder, attempts, facts, seconds, left)
+            if run.engine.backend is not None:
+                left += await count_containers(run.engine.backend, run.manifest["run_id"])
+    return _conclude(plan, folder, attempts, made, seconds, left)
 
 
 def join_audits(folders: Sequence[Path], *, is_trusted: bool, notify: Callable[[str], None]) -> Audit:
@@ -305,47 +296,35 @@ def join_audits(folders: Sequence[Path], *, is_trusted: bool, notify: Callable[[
         raise UsageError(f"each of {len(wanted):,} shards is needed once, and these are {given}")
     attempts: list[AuditedAttempt] = []
     seconds = 0.0
-    facts = _Facts()
-    for kind in ("control_run", "attack_run"):
-        for folder, plan in zip(folders, plans, strict=True):
-            part: SuiteRun = getattr(plan, kind)
-            run = _find_run(folder, part.selection.config.agent)
-            found = {} if run is None else {_key(each): each for each, _ in read_records(run / ATTEMPTS)}
-            planned = [(each.task.id, each.number) for each in part.selection.plan]
-            if run is None or not found.keys() >= set(planned):
-                hint = f"make the rest: harness audit --resume {quote_argument(folder)}"
-                raise UsageError(f"{folder}: the audit is not finished", hint=hint)
-            attempts += [
-                AuditedAttempt(_find_step(part.suite, found[key]), found[key], folder=run) for key in planned
-            ]
-            facts.add(part.selection, read_manifest(run))
-            seconds += read_duration(run)
-    order = {task.id: place for place, task in enumerate(plans[0].control_run.selection.benchmark.tasks)}
+    made: list[tuple[Selection, Mapping[str, Any]]] = []
+    runs = [(folder, plan.control_run) for folder, plan in zip(folders, plans, strict=True)]
+    runs += [(folder, plan.attack_run) for folder, plan in zip(folders, plans, strict=True)]
+    for folder, planned in runs:
+        run = _find_run(folder, planned.config.agent)
+        records = () if run is None else read_records(run / ATTEMPTS)
+        found = {(each.task_id, each.attempt): each for each, _ in records}
+        keys = [(each.task.id, each.number) for each in planned.plan]
+        if run is None or not found.keys() >= set(keys):
+            hint = f"make the rest: harness audit --resume {quote_argument(folder)}"
+            raise UsageError(f"{folder}: the audit is not finished", hint=hint)
+        attempts += [AuditedAttempt(_find_step(planned, found[key]), found[key], folder=run) for key in keys]
+        made.append((planned, read_manifest(run)))
+        seconds += read_duration(run)
+    order = {task.id: place for place, task in enumerate(plans[0].control_run.benchmark.tasks)}
     attempts.sort(key=lambda each: order[each.record.task_id])
-    return _conclude(plans[0], folders[0], attempts, facts, seconds, left=0)
-
-
-def _key(record: AttemptRecord) -> tuple[str, int]:
-    return record.task_id, record.attempt
-
-
-@dataclass(slots=True)
-class _Facts:
-    """The texts about tasks that an audit collects from its runs, by task id."""
-
-    manners: dict[str, str] = field(default_factory=dict)
-    quarantined: dict[str, str] = field(default_factory=dict)
-    weak_tests: dict[str, str] = field(default_factory=dict)
-
-    def add(self, selection: Selection, manifest: Mapping[str, Any]) -> None:
-        self.manners |= _list_manners(selection)
-        self.quarantined |= selection.quarantined
-        self.weak_tests |= manifest.get("weak_tests", {})
+    return _conclude(plans[0], folders[0], attempts, made, seconds, left=0)
 
 
 def _conclude(
-    plan: AuditPlan, folder: Path, attempts: list[AuditedAttempt], facts: _Facts, seconds: float, left: int
+    plan: AuditPlan,
+    folder: Path,
+    attempts: list[AuditedAttempt],
+    made: Sequence[tuple[Selection, Mapping[str, Any]]],
+    seconds: float,
+    left: int,
 ) -> Audit:
+    """Return the audit of attempts. `made` has the selection and the manifest of each run."""
+    benchmark = plan.control_run.benchmark
     # An empty agent whom a task folder's tests pass is reported, and says nothing about the attacks.
     controls = (NULL, CONSTANT) if plan.levels else (CONSTANT,)
     guessable = {
@@ -353,16 +332,16 @@ def _conclude(
     }
     attempts = [replace(each, is_guessable=each.record.task_id in guessable) for each in attempts]
     return Audit(
-        benchmark=plan.control_run.selection.benchmark.name,
-        source=plan.source,
+        benchmark=benchmark.name,
+        source=benchmark.source,
         seed=plan.config.seed,
         folder=folder,
         duration_seconds=round(seconds, 3),
         attempts=tuple(attempts),
         containers_left=left,
-        manners=facts.manners,
-        quarantined=facts.quarantined,
-        weak_tests=facts.weak_tests,
+        manners={name: text for run, _ in made for name, text in _list_manners(run).items()},
+        quarantined={name: text for run, _ in made for name, text in run.quarantined.items()},
+        weak_tests={name: text for _, each in made for name, text in each.get("weak_tests", {}).items()},
         levels=plan.levels,
     )
 
@@ -389,13 +368,6 @@ async def count_containers(backend: Backend, run_id: str) -> int:
         await asyncio.sleep(0.1)
 
 
-async def _count_containers(run: Run) -> int:
-    """Return the number of containers that a run has left."""
-    if run.engine.backend is None:
-        return 0
-    return await count_containers(run.engine.backend, run.manifest["run_id"])
-
-
 def _find_run(folder: Path, agent: str) -> Path | None:
     """Return the folder of an agent's run that an earlier start of the audit made, None without one."""
     # The folder may be somebody else's, and a link in it could lead to another run, which would be resumed.
@@ -403,7 +375,8 @@ def _find_run(folder: Path, agent: str) -> Path | None:
     return next((run for run in runs if read_manifest(run).get("agent") == agent), None)
 
 
-def _find_step(suite: Suite, record: AttemptRecord) -> Step:
-    if record.sample_line is None or not 0 < record.sample_line <= len(suite.steps):
+def _find_step(selection: Selection, record: AttemptRecord) -> Step:
+    steps = suite_of(selection).steps
+    if record.sample_line is None or not 0 < record.sample_line <= len(steps):
         raise UsageError(f"{record.task_id}: attempt {record.attempt} does not belong to this audit")
-    return suite.steps[record.sample_line - 1]
+    return steps[record.sample_line - 1]

@@ -44,7 +44,7 @@ from harness.runs.agents.null import Null
 from harness.runs.agents.oracle import Oracle
 
 # The order of the classes at a task. The classes that leave most behind come last, so that each class starts
-# in a clean state. Those on task folders and on the relay are not among them.
+# in a clean state. Attacks on task folders and on the relay are not among them.
 ORDER = (
     Kind.LEAVING,
     Kind.LYING,
@@ -208,6 +208,10 @@ class Step:
     level: Level | None = None
 
 
+# The reference is submitted first, and then an empty answer.
+CONTROL_STEPS = (Step(ORACLE), Step(NULL))
+
+
 class Suite:
     """Makes the steps that fit a task. The sample of an attempt is the number of its step, from 1."""
 
@@ -258,11 +262,6 @@ def list_steps(attacks: Sequence[Attack]) -> Iterator[Step]:
             for sample in range(attack.samples):
                 yield Step(attack.name, kind, attack, sample)
         yield Step(ORACLE, kind)
-
-
-def build_controls(settings: AgentSettings, benchmark: Benchmark) -> Suite:
-    """Return the agent that submits the reference first, and then an empty answer."""
-    return Suite(settings, benchmark, (Step(ORACLE), Step(NULL)))
 
 
 def build_attacker(settings: AgentSettings, benchmark: Benchmark, names: Collection[str] = ()) -> Suite:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.benchmarks.benchmark import Benchmark, Definition, Split
+from harness.benchmarks.benchmark import Benchmark, BenchmarkRecipe, Definition
+from harness.benchmarks.data.splits import Split
 from harness.benchmarks.example import Example, Label
 from harness.benchmarks.loading import (
     definition_of,
@@ -14,7 +15,6 @@ from harness.benchmarks.loading import (
     load_with_options,
     rebuild_task,
 )
-from harness.benchmarks.recipe import BenchmarkRecipe
 
 if TYPE_CHECKING:
     from harness.benchmarks.classes import GSM8K, MATH, MBPP, NQ, HotPotQA, HumanEval, LiveCodeBench

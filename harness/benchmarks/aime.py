@@ -7,8 +7,8 @@ from functools import partial
 
 from harness.benchmarks import math
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.core.scoring.answers import last_boxed
 from harness.core.types import PlainData, Reference, Task
 from harness.environments.maths.grader import MathsAnswer

@@ -7,14 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.rows import Row, WatchedFields, describe, names_grading, require_sound
-from harness.benchmarks.data.source import Gather, SplitFiles
+from harness.benchmarks.data.splits import Gather, HubDataset, Split, SplitFiles
 from harness.benchmarks.example import Example, Label, choose_items
 from harness.benchmarks.options import Options
 from harness.benchmarks.programs import SubmitProgram
-from harness.benchmarks.recipe import BenchmarkRecipe
 from harness.benchmarks.replies import CodeRule
 from harness.core.errors import HarnessError, SandboxError, UsageError, unknown_name
 from harness.core.scoring.metrics import Metric
@@ -30,18 +28,6 @@ Rehearsal = Callable[
     [SandboxPool, SandboxSettings, Sequence[tuple[Task, Reference]]], Awaitable[Mapping[str, str]]
 ]
 """Tries the references of tasks in sandboxes, and returns the reason for each unsound one, by task id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """A split of a benchmark: where it is published, and how many rows it has."""
-
-    hub: HubDataset | None
-    tasks: int | None
-    holds: Callable[[Row], bool] | None = None
-    """Returns whether a row belongs to the split, for files that hold the whole benchmark."""
-    data: str | None = None
-    """The path of the split in a user's own benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +220,24 @@ class Definition:
         reason = f": {self.missing[name]}" if name in self.missing else ""
         names = ", ".join([self.split, *self.splits])
         return UsageError(f"{self.name} has no split '{name}'{reason}", hint=f"its splits: {names}")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkRecipe:
+    """A benchmark's name, options and data, as plain data. `load_recipe` loads it."""
+
+    name: str
+    """The name of a benchmark, or the absolute path of a user's own."""
+    split: str
+    data: str | None
+    """`hub`, `bundled`, an absolute path, or None for the data that the benchmark itself names."""
+    sha256: str
+    """The SHA-256 (hex) that the data must have."""
+    options: Mapping[str, Any]
+    extract: str | None = None
+    """The rule for code that the user named, None for the benchmark's own."""
+    categories: tuple[str, ...] = ()
+    """The categories whose data are loaded, none for all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,8 +144,8 @@ class Category:
     owns: Callable[[Row], bool]
     # Returns the task and the reference of such a row. It raises DataError with the row's place.
     read: Callable[[Row, CategoryOptions], tuple[Task, Reference]]
-    # The ends of names by which a single file, or a folder of any name with one, is known as the category's.
-    # Their contents may be other than JSON, or too large to read.
+    # A single file whose name ends in one of these is the category's, and so is a folder with one. The
+    # contents may be other than JSON, or too large to read.
     suffixes: tuple[str, ...] = ()
     # Returns whether `rows` must read a single JSON or JSON Lines file, which it gets whole, because a row of
     # it is not a task, or lacks the facts that `rows` adds.

@@ -19,8 +19,7 @@ from typing import Any, ClassVar
 
 from harness.benchmarks import gsm8k, hotpotqa, math, mbpp, nq
 from harness.benchmarks.benchmark import Benchmark
-from harness.benchmarks.data.local import file_suffix
-from harness.benchmarks.data.rows import Row, describe
+from harness.benchmarks.data.rows import Row, describe, file_suffix
 from harness.benchmarks.example import Label, choose_items
 from harness.benchmarks.livecodebench.problem import HIDDEN
 from harness.benchmarks.loading import load_with_options

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.multiple_choice import ChoiceOptions, Question, define
 
 

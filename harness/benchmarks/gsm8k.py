@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.numbers import gold_number

@@ -11,12 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from harness.benchmarks.programs import build_from_solution, drop_empty, find_missing_names, parse
 from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, extract_code, remark_on_code
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, parse_json, write_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import ProgramTests, Submission
 from harness.environments.python.call_programs import CallTest, CallTests
 from harness.environments.python.languages import PYTHON, find_language
-from harness.environments.python.stdin_programs import MOST_STDOUT_BYTES, StdinTest, StdinTests
+from harness.environments.python.stdin_programs import StdinTest, StdinTests
+from harness.environments.python.verdicts import MOST_STDOUT_BYTES
 
 # The CPU time of a program on one test, in seconds.
 TEST_SECONDS = 6.0
@@ -207,14 +209,7 @@ class StdinSuite(_Strict):
     def build(self) -> StdinTests:
         """Return the target. Raises UsageError."""
         cases = [(case.input, case.output) for case in self.tests]
-        return build_stdin_tests(
-            cases,
-            preamble=self.preamble,
-            seconds=self.seconds,
-            tolerance=self.tolerance,
-            checker=self.checker,
-            language=self.language,
-        )
+        return build_stdin_tests(cases, **self.model_dump(exclude={"kind", "tests"}))
 
 
 class FunctionSuite(_Strict):

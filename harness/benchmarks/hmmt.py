@@ -6,7 +6,7 @@ from functools import partial
 
 from harness.benchmarks import aime, math
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.splits import HubDataset
 from harness.environments.maths.grader import METRICS
 
 BENCHMARKS = (

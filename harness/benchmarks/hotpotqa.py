@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.benchmarks import nq
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.core.types import Reference, Task
 from harness.environments.text.short_answers import METRICS, ShortAnswer, expected_output
 

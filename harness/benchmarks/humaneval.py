@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.programs import SubmitProgram, parse
 from harness.core.types import ProgramTests, Reference, Task
 

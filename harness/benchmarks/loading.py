@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.benchmark import Benchmark, Definition, Split, read_all
+from harness.benchmarks.benchmark import Benchmark, BenchmarkRecipe, Definition, read_all
+from harness.benchmarks.custom import is_own, names_task_folders
 from harness.benchmarks.data.download import DownloadObserver
-from harness.benchmarks.data.hub import HubDataset, load_hub_rows
+from harness.benchmarks.data.hub import load_hub_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import is_cache, load_rows
-from harness.benchmarks.recipe import BenchmarkRecipe, is_own, names_task_folders
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.core.discovery import find_declared, list_declared, load_entry_points, names_python_file
 from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
 from harness.core.inputs.files import MAX_TEXT_BYTES, open_input
@@ -275,7 +276,6 @@ def _rows(
         data=data or split.data,
         hub=split.hub,
         bundled=definition.bundled if sampled else None,
-        notify=observer.note,
         observer=observer,
         gather=definition.gather,
         table=definition.table,
@@ -305,7 +305,6 @@ def fetch(
     rows, sha256, location = load_hub_rows(
         part.hub,
         cache_dir=cache_dir,
-        notify=observer.note,
         observer=observer,
         table=definition.table,
         refresh=refresh,

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.errors import UsageError, unknown_name
@@ -29,16 +29,9 @@ _HUB = "DigitalLearningGmbH/MATH-lighteval"
 Level = Annotated[int, Field(ge=1, le=5)]
 # The prompt of DeepSeekMath (arXiv 2402.03300), which Qwen2.5-Math and most later models use too.
 PROMPT = "{problem_statement}\nPlease reason step by step, and put your final answer within \\boxed{}.\n"
-
-
 TYPES = (
-    "algebra",
-    "counting & probability",
-    "geometry",
-    "intermediate algebra",
-    "number theory",
-    "prealgebra",
-    "precalculus",
+    *("algebra", "counting & probability", "geometry", "intermediate algebra", "number theory"),
+    *("prealgebra", "precalculus"),
 )
 
 

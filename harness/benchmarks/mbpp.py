@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from harness.benchmarks import humaneval
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row, WatchedFields
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.programs import (
     WRITE_PROGRAM,
     SubmitProgram,

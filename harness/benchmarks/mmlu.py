@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from harness.benchmarks import multiple_choice
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.multiple_choice import ChoiceOptions, define, read_question, show_options
 from harness.benchmarks.options import OptionEffect, validate_options
 from harness.core.types import Reference, Task

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import CodeRule, extract_code, remark_on_code
 from harness.core.types import Reference, Submission, Task
@@ -132,6 +132,7 @@ _TASKS: Mapping[Name, int] = {
     "sh": 158,
     "ts": 159,
 }
+Name = Literal["cpp", "go", "java", "js", "php", "rb", "rs", "sh", "ts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +349,6 @@ FORMS = {
     ),
     "ts": _script("typescript", ("\nfunction ", "\n/*", "\n//", "\nclass"), ": any"),
 }
-
-
-Name = Literal["cpp", "go", "java", "js", "php", "rb", "rs", "sh", "ts"]
 
 
 class MultiPLEOptions(Options):

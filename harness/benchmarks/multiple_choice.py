@@ -16,7 +16,7 @@ from harness.benchmarks.options import Options, validate_options
 from harness.benchmarks.replies import REPLY_FIELDS, explain_nothing
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.choices import LETTERS
-from harness.core.types import DataSource, Reference, Submission, Task
+from harness.core.types import Reference, Submission, Task
 from harness.environments.text.stated_answers import METRICS, ChoiceAnswer
 
 # The prompt of simple-evals for GPQA and MMLU.
@@ -176,11 +176,8 @@ def configure(definition: Definition, options: Mapping[str, Any]) -> Definition:
     """Return the definition with the order of options that the options choose. Raises UsageError."""
     model, reading = cast("tuple[type[ChoiceOptions], Any]", (definition.options, definition.read))
     seed = validate_options(model, options, definition.name).shuffle_seed
-    return replace(definition, read=partial(reading, seed=seed), find_window=_describe_order(seed))
-
-
-def _describe_order(seed: int | None) -> Callable[[DataSource, Sequence[Row]], str | None]:
-    return lambda _source, _rows: None if seed is None else f"options shuffled by seed {seed}"
+    order = None if seed is None else f"options shuffled by seed {seed}"
+    return replace(definition, read=partial(reading, seed=seed), find_window=lambda _source, _rows: order)
 
 
 def define(

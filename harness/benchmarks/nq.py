@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.local import Table
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset, Split
 from harness.benchmarks.replies import REPLY_FIELDS, remark_on_answer
 from harness.core.scoring.answers import drop_thoughts, tagged_answer
 from harness.core.types import Reference, Submission, Task

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from harness.core.errors import UsageError, describe_requirement, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
 
 # A value of these types chooses among things that the benchmark knows. It cannot name a server or a file.
 _CLOSED = (bool, int, float, datetime.date, Enum, type(None))
@@ -180,7 +181,8 @@ def list_option_effects(
         if group is not None and isinstance(value, Mapping):
             yield from list_option_effects(group, value, f"{name}.")
             continue
-        declared = None if field is None else _find_declared(field.metadata)
+        facts = [] if field is None else field.metadata
+        declared = next((each for each in facts if isinstance(each, OptionEffect)), None)
         if declared is None and not _is_closed(inner):
             declared = OptionEffect("use the value")
         if declared is not None and declared.action:
@@ -206,10 +208,6 @@ def _find_group(model: type[Options] | None, key: str) -> type[Options] | None:
     field = None if model is None else model.model_fields.get(key)
     inner = None if field is None else field.annotation
     return inner if isinstance(inner, type) and issubclass(inner, Options) else None
-
-
-def _find_declared(metadata: list[Any]) -> OptionEffect | None:
-    return next((each for each in metadata if isinstance(each, OptionEffect)), None)
 
 
 def _is_closed(annotation: Any) -> bool:

@@ -19,9 +19,9 @@ from typing import Any
 
 from harness.benchmarks import humaneval, mbpp
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.programs import WRITE_PROGRAM, parse, top_level_names
 from harness.core.scoring.metrics import Metric
 from harness.core.types import DataSource, ProgramTests, Reference, Task

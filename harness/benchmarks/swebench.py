@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import field_validator
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row, describe, parse_data
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.options import OptionEffect, Options, validate_options
 from harness.core.errors import UsageError
 from harness.core.inputs.json_text import BrokenJSONError

@@ -23,7 +23,6 @@ from harness.core.types import Reference, Submission, Task
 from harness.environments.base import Environment
 from harness.environments.container.compose import read_services
 from harness.environments.container.environment import ContainerEnvironment, solve
-from harness.environments.container.steps import MAX_SECONDS, list_views
 from harness.environments.container.target import (
     NUMBERED,
     SAME_PROCESS,
@@ -31,7 +30,13 @@ from harness.environments.container.target import (
     TaskFolderSetup,
     TaskFolderTarget,
 )
-from harness.environments.container.task_folder import SOLUTION, SOLVE_SCRIPT, TaskFolder, read_task_folder
+from harness.environments.container.task_folder import (
+    MAX_SECONDS,
+    SOLUTION,
+    SOLVE_SCRIPT,
+    TaskFolder,
+    read_task_folder,
+)
 
 _SHOWN_WARNINGS = 10
 
@@ -208,7 +213,7 @@ def _describe(task: Task, folder: TaskFolder) -> Task:
     toml = folder.toml
     metadata = toml.metadata
     tags = [*_list(metadata.get("tags")), *(toml.task.keywords if toml.task is not None else ())]
-    tables = [view.toml for view in list_views(folder)]
+    tables = [view.toml for view in folder.views()]
     return replace(
         task,
         prompt=folder.steps[0].instruction if folder.steps else folder.instruction,
@@ -231,7 +236,7 @@ def _text(value: Any) -> str | None:
 
 def why_unsupported(folder: TaskFolder) -> str | None:
     """Return why a task that was read cannot run, or None if it can."""
-    users = {str(view.toml.agent.user) for view in list_views(folder)}
+    users = {str(view.toml.agent.user) for view in folder.views()}
     if len(users) > 1:
         return (
             f"its steps have the users {', '.join(sorted(users))}, and an agent has one shell with one user"

@@ -13,8 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from harness.benchmarks.benchmark import Benchmark, Definition, Split, TaskResult
+from harness.benchmarks.benchmark import Benchmark, Definition, TaskResult
 from harness.benchmarks.data.rows import Row, parse_data
+from harness.benchmarks.data.splits import Split
 from harness.benchmarks.data.tree import MAX_BYTES, Tree, read_tree
 from harness.benchmarks.options import NO_EFFECT, Options, validate_options
 from harness.core.errors import DataError, UsageError, unknown_name

@@ -12,7 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from harness.cli.commands import EXAMPLES
-from harness.cli.errors import CommandGroup, advise_number, print_error
+from harness.cli.errors import CommandGroup, advise_number
+from harness.cli.streams import print_error
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.text import quote_argument
 from harness.core.version import __version__

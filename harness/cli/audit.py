@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.options import (
     Force,
     Quiet,
@@ -19,6 +18,7 @@ from harness.cli.options import (
     read_settings,
     take_settings,
 )
+from harness.cli.streams import print_error
 from harness.core.text import quote_argument
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.files import STDIN, check_results_path, store_stdin_samples
+from harness.cli.streams import print_error
 from harness.cli.work import run_until_signal, show_log
 from harness.core.errors import DataError, UsageError
 from harness.core.text import escape_terminal, quote_argument
@@ -213,7 +213,7 @@ def _shorten_garbage_collection(selection: Selection) -> None:
 
 def _finish(run: Run, output: OutputOptions) -> None:
     # The reports are imported after the attempts, because the first container need not wait for them.
-    from harness.reports.run_folder import write_report
+    from harness.reports.html import write_report
 
     try:
         write_report(run)

@@ -115,7 +115,7 @@ def validate(
     data are checked. Nothing is downloaded, and no engine and no model is asked. A program that is not on
     this machine, of an agent or an MCP server, is a warning.
     """
-    from harness.cli.errors import format_block, print_error
+    from harness.cli.streams import format_block, print_error
     from harness.runs.config_check import check_config
 
     overrides = {} if benchmark is None else {"benchmark": benchmark}

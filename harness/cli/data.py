@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.options import (
     BENCHMARK_HELP,
     RUN_HELP,
@@ -21,6 +20,7 @@ from harness.cli.options import (
     read_settings,
     take_settings,
 )
+from harness.cli.streams import print_error
 from harness.reports.imports import import_names
 
 app = typer.Typer()
@@ -105,7 +105,7 @@ def list_(
     """
     import sys
 
-    from harness.benchmarks.data.cache import State, list_cached_files
+    from harness.benchmarks.data.download import State, list_cached_files
     from harness.benchmarks.data.hub import default_cache_dir
     from harness.core.errors import UsageError
     from harness.reports.data import format_cached_files, print_cached_files

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
 
-from harness.cli.errors import print_error
-from harness.cli.options import BACKEND_HELP
+from harness.cli.options import BACKEND_HELP, is_on_command_line
+from harness.cli.streams import print_error
 
 if TYPE_CHECKING:
     from harness.sandbox.selfcheck.check import Check
@@ -60,21 +60,10 @@ def doctor(
     server refuses the key or the model, and 3 if the server does not answer.
     """
     if model is not None:
-        _refuse_options(
-            context,
-            {"runtime": "--runtime", "backend": "--backend", "output_dir": "--output-dir"},
-            "is not read with --model",
-        )
+        _refuse_options(context, ("runtime", "backend", "output_dir"), "is not read with --model")
         _probe_model(model, base_url, api, api_key_env, config, as_json=as_json)
         return
-    of_models = {
-        "base_url": "--base-url",
-        "api": "--api",
-        "api_key_env": "--api-key-env",
-        "config": "--config",
-        "as_json": "--json",
-    }
-    _refuse_options(context, of_models, "needs --model")
+    _refuse_options(context, ("base_url", "api", "api_key_env", "config", "as_json"), "needs --model")
     _diagnose_machine(backend, runtime, output_dir)
 
 
@@ -155,13 +144,13 @@ def _probe_model(
         _show(Check(each.name, Level.OK if each.advice is None else Level.WARN, each.found, each.advice))
 
 
-def _refuse_options(context: typer.Context, options: dict[str, str], reason: str) -> None:
-    """Raise UsageError if the command line has one of the options, which are given by parameter."""
+def _refuse_options(context: typer.Context, parameters: Sequence[str], reason: str) -> None:
+    """Raise UsageError if the command line has one of the options of these parameters."""
     from harness.core.errors import UsageError
 
-    for parameter, option in options.items():
-        source = context.get_parameter_source(parameter)
-        if source is not None and source.name == "COMMANDLINE":
+    for param in context.command.params:
+        if param.name in parameters and is_on_command_line(context, param.name):
+            option = max(param.opts, key=len)
             raise UsageError(f"harness doctor: {option} {reason}", hint="see: harness doctor --help")
 
 

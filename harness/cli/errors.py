@@ -1,11 +1,10 @@
-"""Errors on the terminal: their form, and the errors of the parser with the words that were meant."""
+"""The group of all commands, and the errors of the parser with the words that were meant."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
@@ -14,8 +13,8 @@ import typer
 from typer.core import TyperGroup
 
 from harness.cli.commands import COMMANDS, EXAMPLES, SECTIONS, load_commands, write_examples
-from harness.core.errors import UsageError, describe_requirement, unknown_name
-from harness.core.text import escape_text
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
 
 # Typer exports only some errors of its parser, and not their base class.
 _ParserError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -46,18 +45,6 @@ _ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("tasks", "datasets"), "benchmarks"),
     **dict.fromkeys(("completion", "completions"), "--install-completion"),
 }
-
-
-def print_error(message: str, hint: str | None = None) -> None:
-    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
-    for label, text in (("error", message), ("hint", hint)):
-        if text:
-            print(format_block(label, text), file=sys.stderr)
-
-
-def format_block(label: str, text: str) -> str:
-    """Return `label: text` with aligned lines and visible terminal escape sequences."""
-    return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))
 
 
 class CommandGroup(TyperGroup):

@@ -87,12 +87,7 @@ def open_export(path: Path | None, *, force: bool) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    if path.exists() and not path.is_file():
-        raise UsageError(f"{path}: is not a regular file", hint="name a file")
-    if path.exists() and not force:
-        raise UsageError(f"{path}: already exists", hint="choose another name, or add --force")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path.parent}: is not a folder", hint=f"run: mkdir -p {path.parent}")
+    _require_place(path, force=force)
     with replace_file(path) as file:
         yield file
 
@@ -104,16 +99,20 @@ def check_results_path(path: Path, *, force: bool) -> None:
             f"{path}: is a folder, and results are written to a file",
             hint=f"name a file: -o {path / 'results.json'}; --output-dir names the folder of the run folders",
         )
+    _require_place(path, force=force)
+    try:
+        # Write a trial file, because permissions do not show a read-only file system or a full disk.
+        with tempfile.TemporaryFile(dir=path.parent) as trial:  # without a name, so a kill leaves no file
+            trial.write(b"{}")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _require_place(path: Path, *, force: bool) -> None:
+    """Raise UsageError unless a file can be made or replaced here."""
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: is not a regular file", hint="name a file")
     if path.exists() and not force:
         raise UsageError(f"{path}: already exists", hint="choose another name, or add --force")
-    folder = path.parent
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: is not a folder", hint=f"run: mkdir -p {folder}")
-    try:
-        # Write a trial file, because permissions do not show a read-only file system or a full disk.
-        with tempfile.TemporaryFile(dir=folder) as trial:  # without a name, so a kill leaves no file
-            trial.write(b"{}")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent}: is not a folder", hint=f"run: mkdir -p {path.parent}")

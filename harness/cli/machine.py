@@ -230,7 +230,7 @@ def verify(
 
     The exit code is 1 if a recipe or the version of a Debian package differs from images/lock.json.
     """
-    from harness.cli.errors import print_error
+    from harness.cli.streams import print_error
     from harness.reports.console import show_waiting
     from harness.sandbox.backends.docker.engine import connect
     from harness.sandbox.machine.image_lock import find_differences, write_lock

@@ -18,8 +18,8 @@ import typer
 
 from harness.benchmarks.loading import definition_of
 from harness.cli.carry_out import OutputOptions, make_run
-from harness.cli.errors import print_error
 from harness.cli.files import STDIN
+from harness.cli.streams import print_error
 from harness.core.errors import HarnessError, UsageError
 from harness.core.inputs.files import read_input
 from harness.core.text import quote_argument

@@ -266,6 +266,12 @@ def read_settings(context: typer.Context, config: Path | None = None) -> dict[st
     return given
 
 
+def is_on_command_line(context: typer.Context, parameter: str) -> bool:
+    """Return whether the user has given an option, instead of a variable or a default."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _is_given(value: Any) -> bool:
     # The parser has None for an option that is not given, False for a flag, and nothing for a list.
     return value is not None and value is not False and value not in ((), [])
@@ -275,7 +281,7 @@ def _make_params(options: Iterable[KeyOption], *, has_axes: bool) -> list[Any]:
     """Return the options as the parser has them."""
 
     def declare() -> None:
-        """Stand for the command, whose signature the parser reads."""
+        """Do nothing. The parser reads the signature."""
 
     parameters = []
     for each in options:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.errors import print_error
 from harness.cli.options import RUN_HELP, Accept, ForceOutput, Output, OutputDir, complete_run
+from harness.cli.streams import print_error
 from harness.reports.comparison_formats import comparison_format_names, load_comparison_format
 from harness.reports.exports import export_names, load_export
 from harness.reports.formats import choose_format, format_names, load_format
@@ -56,7 +56,8 @@ def report(
     With --format or -o it writes only that format. Example: harness report latest -o results.xml
     """
     from harness.cli.files import open_export, print_written
-    from harness.reports.run_folder import read_run, rewrite_report
+    from harness.reports.html import rewrite_report
+    from harness.reports.run_folder import read_run
     from harness.runs.run_names import find_run
 
     if format_name is None and output is not None:
@@ -183,7 +184,7 @@ def compare(
     with open_export(output, force=force) as stream:
         write_report(comparison, stream)
     if name == "json" or output is not None:
-        # Nobody may read the document, but a comparison that is not fair must be noticed.
+        # A user may not read the document, but must notice a comparison that is not fair.
         for warning in list_warnings(comparison):
             typer.echo(f"warning: {warning}", err=True)
     if comparison.is_regression is None:

@@ -15,6 +15,7 @@ from harness.cli.options import (
     OutputDir,
     complete_benchmark,
     complete_run,
+    is_on_command_line,
     read_settings,
     take_settings,
 )
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 DEFAULT_PORT = 8600
-
-
 MACHINE_SETTINGS = ("base_images", "build_ca", "allow_network", "network", "seal")
 
 
@@ -95,9 +94,9 @@ def serve(
     from harness.cli.work import run_until_signal
     from harness.core.errors import UsageError
     from harness.service.app import make_token, require_usable_token
-    from harness.service.metrics import bound_concurrency
     from harness.service.server import make_event_loop
     from harness.service.settings import RaySettings, ServiceSettings
+    from harness.service.workers import bound_concurrency
 
     names = benchmark or []
     given = read_settings(context)
@@ -108,7 +107,7 @@ def serve(
             hint="add --executor ray, or leave it out",
         )
     _require_benchmarks(names, given)
-    if executor == "ray" and _is_on_command_line(context, "token"):
+    if executor == "ray" and is_on_command_line(context, "token"):
         raise UsageError(
             "--token with --executor ray: Ray shows the command line to everybody who reaches the cluster",
             hint="set HARNESS_SERVE_TOKEN instead",
@@ -163,11 +162,6 @@ def _require_benchmarks(names: Sequence[str], given: Mapping[str, Any]) -> None:
             f"--option {name}={value} is an option of one benchmark, and there are {len(names)}",
             hint="start a service for each of them",
         )
-
-
-def _is_on_command_line(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 async def _serve(

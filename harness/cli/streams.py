@@ -1,4 +1,4 @@
-"""Standard output and error that fail: on a full disk, on a closed pipe, or because they are closed."""
+"""Standard output and error: the form of an error, and streams that are full, closed or without a reader."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from harness.core.errors import HarnessError
+from harness.core.text import escape_text
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -25,6 +26,18 @@ class ReaderGoneError(OutputError):
     """The reader of standard output has exited, as `head` does. This error has no message."""
 
     exit_code = 128 + signal.SIGPIPE
+
+
+def print_error(message: str, hint: str | None = None) -> None:
+    """Print `error: ...` and `hint: ...` to standard error. Each exit code but 0 has such a line."""
+    for label, text in (("error", message), ("hint", hint)):
+        if text:
+            print(format_block(label, text), file=sys.stderr)
+
+
+def format_block(label: str, text: str) -> str:
+    """Return `label: text` with aligned lines and visible terminal escape sequences."""
+    return f"{label}: " + escape_text(text, multiline=True).replace("\n", "\n" + " " * (len(label) + 2))
 
 
 def guard_standard_streams() -> None:

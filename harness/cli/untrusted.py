@@ -14,8 +14,9 @@ from typing import BinaryIO
 from pydantic import ValidationError
 
 from harness.core.discovery import names_python_file
-from harness.core.errors import UsageError, describe_requirement
+from harness.core.errors import UsageError
 from harness.core.inputs.files import read_input
+from harness.core.invalid_values import describe_requirement
 from harness.core.text import ByteEscaper
 from harness.environments import environment_spec
 from harness.environments.python.languages import COMPILE_SECONDS, Language, find_language

@@ -32,8 +32,8 @@ def run_until_signal(
     """Run `work` and return its result. Raises Interrupted.
 
     The first signal cancels the work. Further signals are ignored until the process exits. A signal that is
-    ignored from the start, as with `nohup`, stays ignored. `make_loop` makes the event loop, None for that of
-    asyncio.
+    ignored from the start, as with `nohup`, stays ignored. `make_loop` makes the event loop, None for
+    asyncio's own.
     """
     interrupts = _Interrupts()
     before = {number: signal.getsignal(number) for number in SIGNALS}

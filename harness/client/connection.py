@@ -188,8 +188,8 @@ class Connection:
         Args:
             method: the method of HTTP.
             path: the path behind the token.
-            seconds: the time of the work, after which no reply can come.
-            retry_seconds: the time after which the request is not sent again, by default `wait_seconds`.
+            seconds: the time of the work. No reply can come later.
+            retry_seconds: how long the request is sent again, by default `wait_seconds`.
             values: the body as JSON.
             content: the body as bytes.
             query: the parameters of the URL.

@@ -28,7 +28,8 @@ from harness.client.grader import (
     open_batch_grader,
 )
 from harness.client.sandbox import RemoteSandbox, RemoteSnapshot, open_remote_forks, open_remote_sandbox
-from harness.core.errors import UsageError, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import quote_value
 from harness.core.portal import SyncFace, hold_face
 from harness.core.types import TEXT_FIELDS, PlainData, Submission, Verdict
 from harness.host.local import is_graded_by_text
@@ -235,15 +236,21 @@ class RemoteHost:
             RunStoppedError: if the service stays away. Finished attempts are in the run folder.
             StorageError: if the run folder cannot be written.
         """
-        return await run_at_services(
-            [self, *hosts],
-            benchmark,
-            resume=resume,
-            agent=agent,
-            observer=observer,
-            progress=progress,
-            options=options,
+        watcher = choose_observer(observer, progress)
+        refuse_settings(options.keys())
+        planned = plan_run(
+            benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
         )
+        refuse_unsupported(planned.selection)
+        async with contextlib.AsyncExitStack() as stack:
+            opened = [
+                await stack.enter_async_context(_open_grader(host, planned.selection))
+                for host in (self, *hosts)
+            ]
+            grader = opened[0] if len(opened) == 1 else SpreadGrading(opened)
+            selection = _take_settings(planned.selection, grader.facts)
+            async with open_run(selection, planned.start, service=grader, notify=watcher.note) as current:
+                return await finish_run(current, watcher)
 
     def open(self, image: str = "python", **options: Any) -> AbstractAsyncContextManager[RemoteSandbox]:
         """Return `sandbox(image, **options)`, so that a service can take the place of the class `Sandbox`."""
@@ -427,34 +434,6 @@ def _require_same(benchmark: Benchmark, found: _Loaded) -> None:
 def _sort(options: Mapping[str, Any]) -> Any:
     """Return options in the form that they have after their way through JSON."""
     return json.loads(json.dumps(dict(options), sort_keys=True, default=str))
-
-
-async def run_at_services(
-    hosts: Sequence[RemoteHost],
-    benchmark: str | None,
-    *,
-    resume: str | Path | RunResult | None,
-    agent: RunAgent | None,
-    observer: RunObserver | None,
-    progress: bool | None,
-    options: Mapping[str, Any],
-) -> RunResult:
-    """Run a benchmark, or resume a run, and return its result. The arguments are as in `RemoteHost.run`.
-
-    Raises as `RemoteHost.run` does.
-    """
-    watcher = choose_observer(observer, progress)
-    refuse_settings(options.keys())
-    planned = plan_run(
-        benchmark, resume=find_resumed(resume), agent=agent, options=options, notify=watcher.note
-    )
-    refuse_unsupported(planned.selection)
-    async with contextlib.AsyncExitStack() as stack:
-        opened = [await stack.enter_async_context(_open_grader(host, planned.selection)) for host in hosts]
-        grader = opened[0] if len(opened) == 1 else SpreadGrading(opened)
-        selection = _take_settings(planned.selection, grader.facts)
-        async with open_run(selection, planned.start, service=grader, notify=watcher.note) as current:
-            return await finish_run(current, watcher)
 
 
 @contextlib.asynccontextmanager

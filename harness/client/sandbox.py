@@ -95,7 +95,7 @@ class RemoteTerminal:
             )
         except Exception as error:
             self._end.set_exception(error)
-        self._end.exception()  # asyncio warns of an exception that nobody retrieves
+        self._end.exception()  # else asyncio warns of an unretrieved exception
         # Wake a caller that waits for the next screen. None waits while there are some.
         with contextlib.suppress(asyncio.QueueFull):
             self._screens.put_nowait(b"")
@@ -278,7 +278,7 @@ class RemoteSandbox:
         return RemoteSnapshot(str(taken["name"]), self._limits)
 
     async def keep_alive(self) -> None:
-        """Send a request now and then, so that the sandbox lives while nobody uses it."""
+        """Send a request now and then, so that an unused sandbox lives."""
         while True:
             await asyncio.sleep(_KEEP_ALIVE_SECONDS)
             # The next call of the user reports a sandbox or a service that is gone.
@@ -297,7 +297,7 @@ class RemoteSandbox:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSnapshot:
-    """The files of a sandbox, which a service keeps until nobody has forked them for ten minutes."""
+    """The files of a sandbox, which a service keeps until ten minutes have passed without a fork."""
 
     name: str
     limits: Limits

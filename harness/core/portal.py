@@ -24,6 +24,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+_END = object()
 
 
 class LoopCalls:
@@ -264,9 +265,6 @@ class _Held:
         except asyncio.CancelledError as cancelled:
             error = cancelled
         await self._opening.__aexit__(None if error is None else type(error), error, None)
-
-
-_END = object()
 
 
 async def _await_result(function: Callable[..., Any], arguments: Any, options: Any) -> Any:

@@ -58,6 +58,9 @@ class Setting:
     # Whether the shards of one run may differ in it, because it changes no verdict, or because another field
     # of the manifest has its effect, such as the hash of a file whose path differs between machines.
     differs_in_shards: bool = False
+    # Whether the value in a run folder of somebody else needs --trust, is examined by rules of its own in
+    # `harness.runs.trust`, or is taken, because it starts nothing, reaches nothing and weakens nothing.
+    foreign: Literal["refused", "examined", "harmless"] = "refused"
     # Whether a replay takes it from the recorded run.
     is_replayed: bool = False
     # The type of the keyword argument of `harness.run`, if it does not follow from the field's.

@@ -20,7 +20,7 @@ async def complete(work: Awaitable[T]) -> T:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # asyncio warns of an exception that nobody retrieves
+            task.exception()  # asyncio warns of an unretrieved exception
         raise cancelled
     return task.result()
 

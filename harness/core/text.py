@@ -66,7 +66,7 @@ def escape_bytes(data: bytes) -> str:
     r"""Return the output of a program as text: valid UTF-8 as it is, every other byte as `\xNN`.
 
     Newlines and tabs stay, `\r\n` becomes a newline, and all that `escape_text` escapes is escaped, a lone
-    `\r` included. The function does not bound the length, which is up to four times that of `data`.
+    `\r` included. The function does not bound the length, which is up to four times the length of `data`.
     """
     return escape_text(data.decode("utf-8", "backslashreplace"), multiline=True)
 

@@ -31,8 +31,14 @@ from harness.core.tools import (
     TurnLimitReached,
 )
 from harness.core.types import PlainData, Task, Transcript, Verdict
-from harness.environments.published import LENIENT, PROTOCOLS, Published, PublishedProtocol, take_by_place
-from harness.environments.text_protocol import GenericProtocol
+from harness.environments.text_protocol import (
+    LENIENT,
+    PROTOCOLS,
+    GenericProtocol,
+    Published,
+    PublishedProtocol,
+    take_by_place,
+)
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.sandbox import Sandbox
@@ -51,12 +57,18 @@ SHOWN_NAME = 100
 MAX_ERROR_CHARACTERS = 4000
 # More errors are counted only, because their list takes far more memory than the values.
 MAX_LISTED_ERRORS = 1000
+# The largest text that an agent may send as an argument of a tool, in characters.
+MAX_ARGUMENT_CHARACTERS = 4096
+# The largest arguments of a call in all, in characters of texts and names, and in values.
+MAX_CALL_SIZE = 8 * MAX_ARGUMENT_CHARACTERS
+# The transcript has this in the place of larger arguments, because it must not grow by megabytes with each
+# call that is refused.
+TOO_LARGE = {"too large": f"more than {MAX_CALL_SIZE:,} characters"}
 
-
+OpenTerminal = Callable[..., AbstractAsyncContextManager[Terminal]]
+State = TypeVar("State")
 Handler = Callable[[Any], Awaitable[str | LastObservation]]
 """Carries out the call of a tool with its checked arguments, and returns the text that the agent sees."""
-
-
 ForeignHandler = Callable[[dict[str, Any]], Awaitable["Observation"]]
 """Carries out the call of a tool of a user's server. It never raises, because the server may be broken."""
 
@@ -123,6 +135,13 @@ class EnvironmentContext:
     machine_rules: MachineRules | None = None
     # The files that the environment starts from, None for the task's own. No grader reads this.
     start: EnvironmentSnapshot | None = None
+
+
+class NoTranscript:
+    """Keeps nothing. Implements `Transcript`."""
+
+    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
+        """Drop an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,9 +359,6 @@ def _describe_errors(tool: Tool, error: ValidationError) -> str:
     return f"wrong arguments for '{tool.name}': {shorten(faults, MAX_ERROR_CHARACTERS)}"
 
 
-OpenTerminal = Callable[..., AbstractAsyncContextManager[Terminal]]
-
-
 class SandboxEnvironment(Environment):
     """A live environment in a sandbox.
 
@@ -389,16 +405,6 @@ class SandboxEnvironment(Environment):
         # No transcript has the keys that a person presses, so a replay must know of them.
         self.context.transcript.write({"kind": "terminal"})
         return open_terminal(**arguments)
-
-
-State = TypeVar("State")
-# The largest text that an agent may send as an argument of a tool, in characters.
-MAX_ARGUMENT_CHARACTERS = 4096
-# The largest arguments of a call in all, in characters of texts and names, and in values.
-MAX_CALL_SIZE = 8 * MAX_ARGUMENT_CHARACTERS
-# The transcript has this in the place of larger arguments, because it must not grow by megabytes with each
-# call that is refused.
-TOO_LARGE = {"too large": f"more than {MAX_CALL_SIZE:,} characters"}
 
 
 class HostEnvironment(Environment, Generic[State]):

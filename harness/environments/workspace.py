@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from harness.core.errors import SandboxError
 from harness.sandbox.failures import SandboxClosed, SandboxLimitReached
@@ -36,54 +35,12 @@ class WorkspaceLost(Exception):
         self.failure = failure
 
 
-class Workspace(Protocol):
+class Workspace:
     """The sandbox where a program of an agent runs.
 
     It is the sandbox of the environment if agents run programs there, else a sandbox for one attempt alone.
     Every method raises SandboxClosed once the agent's time is over, WorkspaceLost if a program has cost the
     sandbox, and SandboxError if the sandbox failed for another reason.
-    """
-
-    @property
-    def scratch(self) -> str:
-        """The folder for files of the harness, which are not part of the state that is graded."""
-
-    @property
-    def is_in_environment(self) -> bool:
-        """Whether it is the sandbox of the environment."""
-
-    @property
-    def search_path(self) -> str:
-        """The PATH of programs."""
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        cwd: str = "",
-        timeout: float | None = None,
-        keep_bytes: int = KEEP_BYTES,
-        on_output: OnOutput | None = None,
-    ) -> ExecResult:
-        """Run a program as the agent's user and return its result, as `Sandbox.exec` does."""
-
-    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Write a file as the agent's user, as `Sandbox.write_file` does."""
-
-    async def read_file(self, path: str, *, limit: int) -> bytes:
-        """Return the content of a file, as `Sandbox.read_file` does. Raises UsageError."""
-
-    def relay(self, accept: Accept) -> contextlib.AbstractAsyncContextManager[RelayListener]:
-        """Return a context manager that opens a port for programs, as `Sandbox.relay` does."""
-
-
-OpenWorkspace = Callable[[], contextlib.AbstractAsyncContextManager[Workspace]]
-"""Yields the workspace of an attempt, or of each of its steps. The end of the block closes it."""
-
-
-class SandboxWorkspace:
-    """A sandbox as a workspace. Implements `Workspace`.
 
     `note_acting` is called before a program runs, because from then on the agent answers for a loss.
     """
@@ -95,7 +52,9 @@ class SandboxWorkspace:
         self._note_acting = note_acting
         self._is_over = False
         self.is_in_environment = is_in_environment
+        # The PATH of programs.
         self.search_path = sandbox.environment["PATH"]
+        # The folder for files of the harness, which are not part of the state that is graded.
         self.scratch = ATTEMPT_FOLDER if sandbox.is_root_agent else SCRATCH
 
     async def run(
@@ -108,6 +67,7 @@ class SandboxWorkspace:
         keep_bytes: int = KEEP_BYTES,
         on_output: OnOutput | None = None,
     ) -> ExecResult:
+        """Run a program as the agent's user and return its result, as `Sandbox.exec` does."""
         with self._blame_programs():
             self._note_acting()
             return await self._sandbox.exec(
@@ -115,15 +75,18 @@ class SandboxWorkspace:
             )
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Write a file as the agent's user, as `Sandbox.write_file` does."""
         with self._blame_programs():
             await self._sandbox.write_file(path, data, mode=mode)
 
     async def read_file(self, path: str, *, limit: int) -> bytes:
+        """Return the content of a file, as `Sandbox.read_file` does. Raises UsageError."""
         with self._blame_programs():
             return await self._sandbox.read_file(path, limit=limit)
 
     @contextlib.asynccontextmanager
     async def relay(self, accept: Accept) -> AsyncIterator[RelayListener]:
+        """Open a port for programs for the duration of the block, as `Sandbox.relay` does."""
         async with contextlib.AsyncExitStack() as stack:
             with self._blame_programs():
                 listener = await stack.enter_async_context(self._sandbox.relay(accept))
@@ -151,8 +114,12 @@ class SandboxWorkspace:
             raise
 
 
+OpenWorkspace = Callable[[], contextlib.AbstractAsyncContextManager[Workspace]]
+"""Yields the workspace of an attempt, or of each of its steps. The end of the block closes it."""
+
+
 @contextlib.asynccontextmanager
-async def hold_workspace(workspace: SandboxWorkspace) -> AsyncIterator[Workspace]:
+async def hold_workspace(workspace: Workspace) -> AsyncIterator[Workspace]:
     """Yield a workspace, and close it at the end of the block."""
     try:
         yield workspace

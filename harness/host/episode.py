@@ -52,13 +52,6 @@ class TaskSource(Protocol):
     def add_metrics(self, verdict: Verdict) -> Verdict: ...
 
 
-class NoTranscript:
-    """Keeps nothing, because the caller of an episode sees every call itself."""
-
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        """Drop an entry."""
-
-
 def bound_life(task: Task) -> float:
     """Return how long an episode at a task may live, in seconds."""
     return max(MOST_SECONDS, environment_spec(task.environment).agent_seconds(task))
@@ -124,7 +117,7 @@ class Episode:
         self._before_grading = before_grading
         self._on_fault = on_fault
         self._spec = environment_spec(task.environment)
-        # Only the time of tools counts, because nobody here sees when the agent's model works.
+        # Only the time of tools counts, because the host does not see when the agent's model works.
         self._seconds_left = self._spec.agent_seconds(task) if start is None else start.seconds_left
         self._ends = time.monotonic() + bound_life(task)
 

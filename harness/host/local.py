@@ -16,11 +16,11 @@ from harness.core.shield import complete_all
 from harness.core.text import escape_terminal
 from harness.core.types import TEXT_FIELDS, Phase, PlainData, Status, Submission, Task, Verdict
 from harness.environments import environment_spec, grader_of, spec_of
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext, MachineRules, NoTranscript
 from harness.environments.grading import SHARED, GradingContext, grade_submission
-from harness.environments.spec import EnvironmentSpec, SandboxGrader, StateGrader
+from harness.environments.spec import SandboxGrader, StateGrader
 from harness.host.engine import open_engine, remove_containers
-from harness.host.episode import Episode, EpisodeSnapshot, NoTranscript, TaskSource, bound_life
+from harness.host.episode import Episode, EpisodeSnapshot, TaskSource, bound_life
 from harness.host.retries import Fault, Retries, read_wait_seconds
 from harness.sandbox.backends.base import Backend
 from harness.sandbox.limits import EXTRA, Limits, bound_seconds, count_gate_places
@@ -103,7 +103,7 @@ class LocalHost:
             image: the name of an image.
             limits: the limits of the container, and of each job in it.
             terminals: whether programs may run on a terminal.
-            deadline_seconds: the time after which the sandbox ends even if the block goes on.
+            deadline_seconds: the life of the sandbox, which ends even if the block goes on.
 
         Raises:
             UsageError: if an argument cannot be used, or the host is closed.
@@ -307,35 +307,26 @@ class LocalHost:
         self, target: PlainData, submission: Submission, timeout: float | None, owner: str
     ) -> Verdict:
         """Return a verdict. A failure that is not the caller's is an `infra_error`."""
-        spec = spec_of(target)
+        # Only a grading in a sandbox takes one of the places.
+        needs_place = isinstance(grader_of(target), SandboxGrader)
         try:
-            if not isinstance(grader_of(target), SandboxGrader):
-                return await self._grade_in_tries(target, submission, spec, timeout, owner)
-            async with self._places:
-                return await self._grade_in_tries(target, submission, spec, timeout, owner)
+            async with self._places if needs_place else contextlib.nullcontext():
+                return await self._grade_in_tries(target, submission, timeout, owner)
         except (UsageError, DataError):
             raise
         except HarnessError as error:
-            self._on_fault()
             evidence = escape_terminal(error.message)
-            return Verdict(Status.INFRA_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
         except Exception as error:
             # A caller that grades thousands of programs must not end because of one of them.
             _LOGGER.exception("a grading failed")
-            self._on_fault()
             evidence = escape_terminal(f"internal error: {type(error).__name__}: {error}", _ERROR_CHARACTERS)
-            return Verdict(Status.INFRA_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
+        self._on_fault()
+        return Verdict(Status.INFRA_ERROR, None, evidence=evidence, phase=Phase.EVALUATOR)
 
     async def _grade_in_tries(
-        self,
-        target: PlainData,
-        submission: Submission,
-        spec: EnvironmentSpec,
-        timeout: float | None,
-        owner: str,
+        self, target: PlainData, submission: Submission, timeout: float | None, owner: str
     ) -> Verdict:
-        shared = self._isolation == "run"
-        retries = self._retries
+        spec, retries, shared = spec_of(target), self._retries, self._isolation == "run"
         context = GradingContext(
             self.pool,
             timeout or float(spec.timeout_seconds),

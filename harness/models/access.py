@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Hashable, Mapping
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from harness.core.errors import HarnessError
 from harness.core.types import Transcript
 from harness.models.client import ModelClient
 from harness.models.concurrency import Waiting
 from harness.models.connection import API_PATHS
 from harness.models.endpoint import Api
-from harness.models.forwarding import Passage, encode_body
-from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
+from harness.models.forwarding import Passage
+from harness.models.judge import Judgement, ask_until_valid
+from harness.models.messages import Generation, Message, ModelReply, ModelRequest, ReplySchema, Role, Usage
 from harness.models.probe import probe_tools
-from harness.models.raw_conversation import RawRequest, encode_raw_request
+from harness.models.raw_conversation import encode_raw_request
 from harness.models.reply_cache import ReplyCache
 from harness.models.sampling import SampleMerger
 from harness.models.server_errors import (
@@ -29,6 +31,7 @@ from harness.models.server_errors import (
 from harness.models.session import ModelSession
 from harness.models.settings import list_own_parameters
 from harness.models.spending import Budget, Spending
+from harness.models.wire import RawRequest, encode_body
 
 # The request of the run that shows whether a server answers at all.
 PLAIN_TOKENS = 16
@@ -64,7 +67,7 @@ class ModelAccess:
     spending: Spending = field(default_factory=Spending)
     cache: ReplyCache | None = None
     merger: SampleMerger = field(default_factory=SampleMerger)
-    # Whether a program's parameters of generation override those of the run.
+    # Whether a program's parameters of generation override the run's.
     keeps_client_generation: bool = False
     # The tool mode that the run has used before it was resumed, None if it is unknown.
     known_tool_mode: ToolMode | None = None
@@ -137,7 +140,17 @@ class ModelAccess:
         body = encode_raw_request(
             request, generation, dialect, own=frozenset(), model=endpoint.model, extra=endpoint.extra_body
         )
-        passage = Passage(self.client, api, False, False, lambda usage: None, False)
+        client = self.client
+        passage = Passage(
+            client.endpoint,
+            client.hide_key,
+            client.limit,
+            api,
+            is_stream=False,
+            wants_usage=False,
+            check=lambda usage: None,
+            keeps_bytes=False,
+        )
         try:
             async with self.client.open_raw(
                 api,
@@ -207,3 +220,92 @@ class _ToolMode:
             self._task = asyncio.create_task(choose())
         # One attempt may end while the others still wait.
         return await asyncio.shield(self._task)
+
+
+class Judge:
+    """The judge as the environment of one attempt sees it."""
+
+    def __init__(
+        self,
+        access: ModelAccess,
+        *,
+        number: int,
+        seed: int,
+        transcript: Transcript,
+        pause: Waiting,
+        asking: Waiting = contextlib.nullcontext,
+        earlier: Judge | None = None,
+    ) -> None:
+        """Ask for one attempt.
+
+        Args:
+            access: the model, which all attempts of the run share.
+            number: the number of the attempt at its task.
+            seed: the seed that is sent with each request.
+            transcript: each request is written here, as an entry of the kind `judge`.
+            pause: returns a context that pauses the agent's time.
+            asking: returns a context that surrounds each request, with all of its tries.
+            earlier: the judge of an earlier try of the attempt, whose requests count as well.
+        """
+        self._session: ModelSession = access.open_session(
+            number=number,
+            seed=seed,
+            transcript=_JudgeTranscript(transcript),
+            asking=asking,
+            earlier=None if earlier is None else earlier._session,
+        )
+        self._pause = pause
+        # The failure that ended the last request. An agent may catch it and submit something, but the
+        # submission would count as its own.
+        self.failure: Exception | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The use of the model so far, under names that begin with `judge_`. Empty before a request."""
+        return {f"judge_{name.removeprefix('model_')}": each for name, each in self._session.metrics.items()}
+
+    async def ask(
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
+    ) -> Judgement:
+        """Return the judgement that `read` finds in the model's reply. The agent's time is paused.
+
+        Args:
+            messages: the whole request.
+            schema: the form of the reply, None for free text.
+            read: returns the judgement in a reply, and raises ValueError for a malformed one. The model then
+                gets another chance.
+
+        Raises:
+            ModelError: if the server fails, or the model writes no valid reply.
+            ModelRefusedError: if the server refuses every request.
+        """
+        if self.failure is not None:
+            raise self.failure
+        try:
+            with self._pause():
+                return await self._ask(messages, schema, read)
+        except (ContextTooLongError, InvalidRequestError) as error:
+            self.failure = ModelError(f"the judge refuses a request: {error}")
+            raise self.failure from error
+        except HarnessError as error:
+            self.failure = error
+            raise
+
+    async def _ask(
+        self, messages: Sequence[Message], schema: ReplySchema | None, read: Callable[[str], Judgement]
+    ) -> Judgement:
+        async def ask(asked: Sequence[Message]) -> Message:
+            return (await self._session.ask(asked, reply_schema=schema)).choices[0].message
+
+        return await ask_until_valid(ask, messages, read, schema, name=self._session.endpoint.model)
+
+
+class _JudgeTranscript:
+    """A transcript that tells the requests to the judge from the agent's own."""
+
+    def __init__(self, transcript: Transcript) -> None:
+        self._transcript = transcript
+
+    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
+        is_request = entry.get("kind") == "model"
+        self._transcript.write({**entry, "kind": "judge"} if is_request else entry, is_end=is_end)

@@ -43,17 +43,10 @@ from harness.models.wire import (
 
 # A request can do without these.
 OPTIONAL_PARAMETERS = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "max_tokens",
-        "max_completion_tokens",
-        "stop",
-        "seed",
-        "reasoning_effort",
-        "n",
-        "response_format",
-    }
+    (
+        *("temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed"),
+        *("reasoning_effort", "n", "response_format"),
+    )
 )
 MISSING_PARAMETERS: frozenset[str] = frozenset()
 DEFAULT_MAX_TOKENS: int | None = None

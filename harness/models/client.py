@@ -29,7 +29,7 @@ from harness.models.connection import (
     NoReplyError,
     OpenReply,
     open_connection,
-    read_message,
+    raise_error_inside,
 )
 from harness.models.endpoint import OPENAI_URL, PAGE, Api, Endpoint, describe_proxy, list_likely_urls
 from harness.models.messages import ModelReply, ModelRequest
@@ -42,7 +42,6 @@ from harness.models.server_errors import (
     ModelRefusedError,
     PageReplyError,
     classify_error,
-    find_error,
     find_refused_parameter,
     read_retry_after,
 )
@@ -61,34 +60,24 @@ T = TypeVar("T")
 _LOGGER = get_logger(__name__)
 
 
+@dataclass(eq=False)
 class _Retry(Exception):
-    """The try failed in a way that may pass.
+    """The try failed in a way that may pass."""
 
-    Args:
-        message: the reason.
-        after: the pause in seconds that the server asks for.
-        most: the number of replies that may fail in this way, None if only the time bounds them.
-        at_once: whether the next try is another request, which needs no pause.
-        is_unreached: whether there was no connection to the server at all.
-        is_outage: whether the server may be down.
-    """
+    message: str
+    # The pause in seconds that the server asks for.
+    after: float | None = None
+    # The number of replies that may fail in this way, None if only the time bounds them.
+    most: int | None = None
+    # Whether the next try is another request, which needs no pause.
+    at_once: bool = False
+    # Whether there was no connection to the server at all.
+    is_unreached: bool = False
+    # Whether the server may be down.
+    is_outage: bool = False
 
-    def __init__(
-        self,
-        message: str,
-        after: float | None = None,
-        *,
-        most: int | None = None,
-        at_once: bool = False,
-        is_unreached: bool = False,
-        is_outage: bool = False,
-    ) -> None:
-        super().__init__(message)
-        self.after = after
-        self.most = most
-        self.at_once = at_once
-        self.is_unreached = is_unreached
-        self.is_outage = is_outage
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +325,7 @@ class ModelClient:
             ),
         )
         error.reply = str(failure)
-        # A server that sends replies is not down, even if nobody can read them.
+        # A server that sends replies is not down, even if they cannot be read.
         error.is_outage = not is_unreadable and self._last_success < started
         return error
 
@@ -442,13 +431,6 @@ async def open_client(endpoint: Endpoint) -> AsyncIterator[ModelClient]:
     """
     async with open_connection(endpoint) as connection:
         yield ModelClient(endpoint, connection)
-
-
-def raise_error_inside(raw: Any) -> None:
-    """Raise ErrorReply for the JSON of an error that came with status 200."""
-    if (found := find_error(raw)) is not None:
-        status, error = found
-        raise ErrorReply(status, error, read_message(error) or "an error without a message")
 
 
 def _make_invalid(error: ErrorReply) -> InvalidRequestError:

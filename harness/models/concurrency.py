@@ -1,6 +1,6 @@
 """The number of requests under way at an endpoint, their common pauses, and the notice of an outage.
 
-The number shrinks for a spell of 429 replies and grows while replies succeed, so nobody has to guess it.
+The number shrinks for a spell of 429 replies and grows while replies succeed, so users need not guess it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from harness.core.errors import UsageError, describe_installation
 from harness.models.endpoint import PAGE, Api, Endpoint, describe_page, describe_proxy, read_key
 from harness.models.messages import map_texts, read_server_json
-from harness.models.server_errors import MalformedReplyError, PageReplyError
+from harness.models.server_errors import MalformedReplyError, PageReplyError, find_error
 from harness.models.settings import HiddenKey
 from harness.models.streamed_replies import ReplyTooLongError, read_reply, receive_reply
 
@@ -39,17 +39,10 @@ API_PATHS: Mapping[Api, str] = {"chat": "chat/completions", "responses": "respon
 # The library sends OPENAI_CUSTOM_HEADERS, OPENAI_ORG_ID and OPENAI_PROJECT_ID to every server. They may hold
 # secrets, and no manifest shows them.
 SENT_HEADERS = frozenset(
-    {
-        "host",
-        "accept",
-        "accept-encoding",
-        "anthropic-version",
-        "connection",
-        "content-length",
-        "content-type",
-        "transfer-encoding",
-        "user-agent",
-    }
+    (
+        *("host", "accept", "accept-encoding", "anthropic-version", "connection"),
+        *("content-length", "content-type", "transfer-encoding", "user-agent"),
+    )
 )
 # At each request, a client looks at all its connections. Few for each keep the cost of a request the same,
 # however many are under way.
@@ -400,3 +393,10 @@ async def _raise_error(response: Response) -> None:
         if len(received) > MAX_ERROR_BYTES:
             break
     raise _ErrorBytes(response.status_code, response.headers, bytes(received[:MAX_ERROR_BYTES]))
+
+
+def raise_error_inside(raw: Any) -> None:
+    """Raise ErrorReply for the JSON of an error that came with status 200."""
+    if (found := find_error(raw)) is not None:
+        status, error = found
+        raise ErrorReply(status, error, read_message(error) or "an error without a message")

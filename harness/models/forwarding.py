@@ -7,12 +7,11 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from harness.models.client import ModelClient, raise_error_inside
 from harness.models.codecs import CODECS, decode_reply
-from harness.models.connection import NoReplyError, OpenReply, make_malformed
-from harness.models.endpoint import Api
+from harness.models.concurrency import AdaptiveLimit
+from harness.models.connection import NoReplyError, OpenReply, make_malformed, raise_error_inside
+from harness.models.endpoint import Api, Endpoint
 from harness.models.messages import Finish, ModelReply, Usage, map_texts, read_server_json
 from harness.models.server_errors import MalformedReplyError, ModelError, PageReplyError
 from harness.models.streamed_replies import (
@@ -23,11 +22,8 @@ from harness.models.streamed_replies import (
     decode_event,
     receive_reply,
 )
-from harness.models.wire import StreamedReply
+from harness.models.wire import BYTES_PER_TOKEN, StreamedReply
 
-# The bytes of text for each token of a reply that was cut off before the server counted its tokens. Source:
-# programs and JSON in the tokenizers of several models.
-BYTES_PER_TOKEN = 3
 # A longer stream is not kept in the cache.
 MOST_CACHED_BYTES = 8 * 1024 * 1024
 # The events that may follow each other without a pause for the rest of the run.
@@ -47,7 +43,11 @@ class ForwardedReply:
 class Passage:
     """One request that is passed on, and all that is known of its reply so far."""
 
-    client: ModelClient
+    endpoint: Endpoint
+    # Replaces the key in a text of the server.
+    hide_key: Callable[[str], str]
+    # The limit of requests at the endpoint, which is told of a reply that breaks off.
+    limit: AdaptiveLimit
     api: Api
     is_stream: bool
     # Whether the events that only report the usage go to the client.
@@ -82,7 +82,7 @@ class Passage:
             raise PageReplyError("it answers with a web page and not with a stream")
         if kind != STREAM_TYPE:
             raise MalformedReplyError(f"the server answered a request for a stream with '{kind[:100]}'")
-        events = self._read_events(reply, self.client.endpoint.try_seconds)
+        events = self._read_events(reply, self.endpoint.try_seconds)
         streamed = self.streamed = CODECS[self.api].Streamed()
         first = await anext(events, None)
         if first is None:
@@ -95,7 +95,7 @@ class Passage:
         if self.is_stream:
             streamed, reader = CODECS[self.api].Streamed(), EventReader()
             for raw in (*reader.read(content), *reader.end()):
-                event = raw.decode(self.client.hide_key)
+                event = raw.decode(self.hide_key)
                 if isinstance(event.data, dict):
                     streamed.add(event.data)
             if not streamed.is_complete:
@@ -161,15 +161,14 @@ class Passage:
 
     def _clean(self, received: bytes) -> tuple[bytes, ModelReply]:
         text = received.decode("utf-8-sig", "replace")
-        hide_key = self.client.hide_key
         try:
-            raw = map_texts(read_server_json(text), hide_key)
+            raw = map_texts(read_server_json(text), self.hide_key)
         except (ValueError, RecursionError) as error:
-            raise make_malformed(received, hide_key(str(error)), hide_key) from None
+            raise make_malformed(received, self.hide_key(str(error)), self.hide_key) from None
         raise_error_inside(raw)
         reply = decode_reply(self.api, raw)
         # An escape sequence can hide a key from a search of the text, so the JSON is then written anew.
-        is_plain = "\\" not in text and hide_key(text) == text
+        is_plain = "\\" not in text and self.hide_key(text) == text
         return (text if is_plain else json.dumps(raw)).encode("utf-8", "replace"), reply
 
     async def _read_events(self, reply: OpenReply, seconds: float) -> AsyncGenerator[Event, None]:
@@ -188,7 +187,7 @@ class Passage:
                     if number % _EVENTS_WITHOUT_PAUSE == 0:
                         # A piece may hold thousands of events, and none of the steps has to wait.
                         await asyncio.sleep(0)
-                    yield await decode_event(raw, self.client.hide_key)
+                    yield await decode_event(raw, self.hide_key)
                 if piece is None:
                     return
 
@@ -223,17 +222,11 @@ class Passage:
         yield event.text
 
     def _break_off(self, reason: str) -> ModelError:
-        self.client.limit.report_server_error()
-        endpoint = self.client.endpoint
-        error = ModelError(f"model '{endpoint.model}' at {endpoint.base_url}: {reason}")
+        self.limit.report_server_error()
+        error = ModelError(f"model '{self.endpoint.model}' at {self.endpoint.base_url}: {reason}")
         error.reply = reason
         return error
 
 
 async def _yield_once(content: bytes) -> AsyncGenerator[bytes, None]:
     yield content
-
-
-def encode_body(body: dict[str, Any]) -> bytes:
-    """Return the bytes of a request. A lone surrogate becomes a question mark, as UTF-8 cannot carry it."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

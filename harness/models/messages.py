@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -316,3 +316,13 @@ class Counts:
             "context_truncated": self.truncations,
             "cut_replies": self.cut,
         }
+
+
+def describe_request(value: Any) -> str:
+    """Return the JSON of a value that holds requests, the same for equal requests."""
+    return json.dumps(value, sort_keys=True, default=_list_fields)
+
+
+def _list_fields(value: Any) -> dict[str, Any]:
+    # `asdict` would copy the whole conversation.
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -17,7 +17,6 @@ from harness.core.errors import HarnessError, UsageError
 from harness.models.client import ModelClient, open_client
 from harness.models.endpoint import Endpoint
 from harness.models.messages import (
-    Choice,
     Finish,
     Generation,
     Message,
@@ -146,16 +145,18 @@ async def probe_model(endpoint: Endpoint) -> ModelFacts:
     context_at_least, cut_at = _judge_context(hello, short.result(), long.result())
     answers = (hello, *(task.result() for task in (parallel, several, stop, system)))
     is_chat = endpoint.api == "chat"
+    called, instructed = parallel.result(), system.result()
+    has_two_calls = None if called is None else len(called.choices[0].message.tool_calls) > 1
     return ModelFacts(
         seconds=hello.seconds,
         tool_mode=tool_mode,
         tool_problem=tool_problem,
-        parallel_calls=_has_two_calls(parallel.result()) if tool_mode == "native" else None,
+        parallel_calls=has_two_calls if tool_mode == "native" else None,
         returns_n=dialect.returns_n if is_chat else False,
         max_tokens_field=next(iter(fields.result()), None),
         default_max_tokens_field=default_field,
         reasoning_field=_find_reasoning_field([reply for reply in answers if reply is not None]),
-        honours_system=_judge_system(system.result()),
+        honours_system=None if instructed is None else "banana" in _read_text(instructed).lower(),
         honours_stop=False if endpoint.api == "responses" else _judge_stop(stop.result()),
         honours_seed=seed.result() if is_chat else False,
         reports_usage=hello.usage.total_tokens is not None,
@@ -283,10 +284,6 @@ def _judge_context(hello: ModelReply, short: _Needle, long: _Needle) -> tuple[in
     return min(short.tokens, long.tokens), long.tokens
 
 
-def _judge_system(reply: ModelReply | None) -> bool | None:
-    return None if reply is None else "banana" in _read_text(reply).lower()
-
-
 def _judge_stop(reply: ModelReply | None) -> bool | None:
     """Return whether the text ends before the stop sequence, None if the model did not count."""
     text = "" if reply is None else _read_text(reply)
@@ -295,20 +292,9 @@ def _judge_stop(reply: ModelReply | None) -> bool | None:
     return True if "3" in text else None
 
 
-def _has_two_calls(reply: ModelReply | None) -> bool | None:
-    return None if reply is None else len(reply.choices[0].message.tool_calls) > 1
-
-
 def _find_reasoning_field(replies: list[ModelReply]) -> str | None:
-    for choice in _list_choices(replies):
-        if choice.message.reasoning is not None:
-            return next(iter(choice.message.reasoning.fields), "<think>")
-    return None
-
-
-def _list_choices(replies: list[ModelReply]) -> Iterator[Choice]:
-    for reply in replies:
-        yield from reply.choices
+    found = (choice.message.reasoning for reply in replies for choice in reply.choices)
+    return next((next(iter(each.fields), "<think>") for each in found if each is not None), None)
 
 
 def _read_text(reply: ModelReply) -> str:
@@ -355,7 +341,7 @@ def describe_facts(facts: ModelFacts) -> tuple[ModelFinding, ...]:
         _describe_parallel_calls(facts),
         _describe_max_tokens(facts),
         _describe_context(facts),
-        _describe_reasoning(facts),
+        ModelFinding("reasoning", f"in {facts.reasoning_field}" if facts.reasoning_field else "none"),
         _describe_system(facts),
         _describe_choice(
             "n", facts.returns_n, "returns as many choices as asked for", "asks once for each sample"
@@ -426,12 +412,6 @@ def _describe_context(facts: ModelFacts) -> ModelFinding:
         "context",
         f"unknown: the model lost the start of a prompt of about {LONG_PROMPT_TOKENS:,} tokens",
         "check the server's context, because it may cut prompts without an error",
-    )
-
-
-def _describe_reasoning(facts: ModelFacts) -> ModelFinding:
-    return ModelFinding(
-        "reasoning", "none" if facts.reasoning_field is None else f"in {facts.reasoning_field}"
     )
 
 

@@ -6,14 +6,14 @@ The client may send anything. A value that is not text of a known form is named 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from harness.core.types import Transcript
 from harness.models.codecs import CODECS, Dialect
 from harness.models.endpoint import Api
-from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, ToolSchema, Usage
+from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
 from harness.models.settings import describe_message, describe_reply, describe_tool
+from harness.models.wire import RawRequest
 
 
 def read_conversation(api: Api, body: Mapping[str, Any]) -> tuple[Message, ...]:
@@ -41,27 +41,6 @@ def _join_assistant(messages: Iterator[Message]) -> Iterator[Message]:
 def list_optional_parameters(api: Api) -> frozenset[str]:
     """Return the parameters that a server may refuse, and without which a request still means the same."""
     return CODECS[api].OPTIONAL_PARAMETERS | ({"stream_options"} if api == "chat" else set())
-
-
-@dataclass(frozen=True, slots=True)
-class RawRequest:
-    """One request of a client."""
-
-    api: Api
-    # The JSON of the request without the model, the parameters of generation and the choice of a stream.
-    body: Mapping[str, Any]
-    # The same conversation as the transcript shows it, and its tools.
-    messages: tuple[Message, ...] = ()
-    tools: tuple[ToolSchema, ...] = ()
-    is_stream: bool = False
-    # Whether the client wants to know the usage at the end of a stream of Chat Completions.
-    wants_usage: bool = False
-    # The client's parameters of generation that override the run's.
-    generation: Generation = field(default_factory=Generation)
-    # The bound of the reply that the client has asked for. It counts where the run and the budget have none.
-    fallback_max_tokens: int | None = None
-    # Further fields of the entry in the transcript, such as parts that were withheld.
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def encode_raw_request(
@@ -156,9 +135,9 @@ class ConversationLog:
         return is_cut
 
     def drop_last_reasoning(self) -> None:
-        """Expect the last reply without its reasoning in the next request, as programs send it back."""
+        """Expect the last reply without its reasoning in the next request, as most programs send it back."""
         *before, last = self._last
-        self._last = (*before, _drop_reasoning(last))
+        self._last = (*before, Message(last.role, last.text, last.tool_calls, last.tool_call_id))
 
     def _note_truncation(self, usage: Usage, *, has_grown: bool) -> bool:
         """Note a server that cuts the context silently: its input tokens shrink while the messages grow.
@@ -172,8 +151,3 @@ class ConversationLog:
         text = f"the server cut the context: {now} input tokens after {before}, although it grew"
         self._transcript.write({"kind": "context", "text": text})
         return True
-
-
-def _drop_reasoning(message: Message) -> Message:
-    """Return a message as a later request repeats it, because few clients send the reasoning back."""
-    return Message(message.role, message.text, message.tool_calls, message.tool_call_id)

@@ -8,7 +8,7 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -27,6 +27,7 @@ from harness.models.messages import (
     Role,
     ToolCall,
     ToolSchema,
+    describe_request,
     describe_tool,
 )
 from harness.models.server_errors import MalformedReplyError
@@ -95,19 +96,9 @@ def hash_raw_request(endpoint: Endpoint, api: Api, content: bytes, number: int) 
     return hashlib.sha256(json.dumps(whole).encode() + content).hexdigest()
 
 
-def describe_request(value: Any) -> str:
-    """Return the JSON of a value that holds requests, the same for equal requests."""
-    return json.dumps(value, sort_keys=True, default=_list_fields)
-
-
-def _list_fields(value: Any) -> dict[str, Any]:
-    # `asdict` would copy the whole conversation.
-    return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
-
-
 def copy_messages(messages: Sequence[Message]) -> list[Message]:
     """Return plain copies. Raises ValueError for anything but messages."""
-    return [_copy_message(message) for message in messages]
+    return [_copy_plain_message(each) or _MESSAGE.validate_python(_copy(each)) for each in messages]
 
 
 def copy_tools(tools: Sequence[ToolSchema | Tool]) -> list[ToolSchema]:
@@ -118,10 +109,6 @@ def copy_tools(tools: Sequence[ToolSchema | Tool]) -> list[ToolSchema]:
 def copy_generation(generation: Generation) -> Generation:
     """Return a plain copy. Raises ValueError for anything but parameters of generation."""
     return _GENERATION.validate_python(_copy(generation))
-
-
-def _copy_message(message: Message) -> Message:
-    return _copy_plain_message(message) or _MESSAGE.validate_python(_copy(message))
 
 
 def _copy_plain_message(message: Message) -> Message | None:

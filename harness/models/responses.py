@@ -41,16 +41,10 @@ from harness.models.wire import (
 
 # A request can do without these. `stop`, `seed` and `n` do not exist in this API.
 OPTIONAL_PARAMETERS = frozenset(
-    {
-        "temperature",
-        "top_p",
-        "max_output_tokens",
-        "reasoning",
-        "include",
-        "store",
-        "parallel_tool_calls",
-        "text",
-    }
+    (
+        *("temperature", "top_p", "max_output_tokens", "reasoning", "include", "store"),
+        *("parallel_tool_calls", "text"),
+    )
 )
 MISSING_PARAMETERS = frozenset({"stop", "seed"})
 DEFAULT_MAX_TOKENS: int | None = None

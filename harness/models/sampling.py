@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from harness.models.client import ModelClient
-from harness.models.endpoint import Prices
-from harness.models.forwarding import BYTES_PER_TOKEN, encode_body
-from harness.models.messages import Generation, ModelReply, ModelRequest, SharedRequest, Usage
-from harness.models.raw_conversation import RawRequest
-from harness.models.reply_cache import describe_request
-from harness.models.spending import compute_cost
+from harness.models.messages import (
+    ModelReply,
+    ModelRequest,
+    SharedRequest,
+    Usage,
+    describe_request,
+)
 
 # The largest number of replies to ask for at once. Source: the limit of OpenAI's API.
 MOST_REPLIES = 128
 # How long a request waits for the requests of other attempts at its task, which began at the same moment.
 GATHER_SECONDS = 0.05
 
+# Asks the endpoint for a reply, as the method of a client does.
+Ask = Callable[..., Awaitable[ModelReply]]
 # The group, and the request as text without its seed.
 _Key = tuple[Hashable, str]
-# The length of a reply without a bound that a budget of all tokens, or of the cost, expects.
-EXPECTED_REPLY_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +71,14 @@ class SampleMerger:
         """Forget a group, whose attempts have ended."""
         self._expected.pop(group, None)
 
-    async def ask(self, client: ModelClient, group: Hashable, sample: Sample) -> ModelReply:
-        """Return the reply for one sample. Raises as `ModelClient.ask` does."""
+    async def ask(self, ask: Ask, group: Hashable, sample: Sample) -> ModelReply:
+        """Return the reply for one sample. Raises as `ask` does."""
         expected = self._expected.get(group, 1)
         if expected < 2 or not self._is_supported:
-            return await _ask_alone(client, sample)
-        key = (group, _describe_without_seed(sample.request))
-        batch = self._batches.get(key) or self._begin_batch(client, key)
+            return await _ask_alone(ask, sample)
+        request = replace(sample.request, generation=replace(sample.request.generation, seed=None))
+        key = (group, describe_request(request))
+        batch = self._batches.get(key) or self._begin_batch(ask, key)
         batch.samples.append(sample)
         if len(batch.samples) >= min(expected, MOST_REPLIES):
             self._batches.pop(key, None)
@@ -97,17 +97,17 @@ class SampleMerger:
             batch.waiting -= 1
         if sample.number in replies:
             return replies[sample.number]
-        return await _ask_alone(client, sample)
+        return await _ask_alone(ask, sample)
 
-    def _begin_batch(self, client: ModelClient, key: _Key) -> _Batch:
+    def _begin_batch(self, ask: Ask, key: _Key) -> _Batch:
         samples: list[Sample] = []
         is_full = asyncio.Event()
-        replies = asyncio.create_task(self._fill_and_ask(client, key, samples, is_full))
+        replies = asyncio.create_task(self._fill_and_ask(ask, key, samples, is_full))
         batch = self._batches[key] = _Batch(replies, samples, is_full)
         return batch
 
     async def _fill_and_ask(
-        self, client: ModelClient, key: _Key, joined: list[Sample], is_full: asyncio.Event
+        self, ask: Ask, key: _Key, joined: list[Sample], is_full: asyncio.Event
     ) -> dict[int, ModelReply]:
         """Return the replies by the number of the attempt. Some samples may be left without one."""
         try:
@@ -121,7 +121,7 @@ class SampleMerger:
                 del self._batches[key]
         samples = sorted(joined, key=lambda sample: sample.number)
         request = replace(samples[0].request, n=len(samples))
-        reply = await client.ask(request, waiting=lambda: _enter_all(samples), permit=samples[0].permit)
+        reply = await ask(request, waiting=lambda: _enter_all(samples), permit=samples[0].permit)
         if len(reply.choices) < len(samples):
             self._is_supported = False
         return {
@@ -129,12 +129,8 @@ class SampleMerger:
         }
 
 
-async def _ask_alone(client: ModelClient, sample: Sample) -> ModelReply:
-    return await client.ask(sample.request, waiting=sample.waiting, permit=sample.permit)
-
-
-def _describe_without_seed(request: ModelRequest) -> str:
-    return describe_request(replace(request, generation=replace(request.generation, seed=None)))
+async def _ask_alone(ask: Ask, sample: Sample) -> ModelReply:
+    return await ask(sample.request, waiting=sample.waiting, permit=sample.permit)
 
 
 def split_reply(reply: ModelReply, request: ModelRequest) -> list[ModelReply]:
@@ -178,63 +174,3 @@ def _enter_all(samples: list[Sample]) -> Iterator[None]:
         for sample in samples:
             stack.enter_context(sample.waiting())
         yield
-
-
-class OutputRooms:
-    """Bounds each reply of an attempt by the rest of the budget that no reply under way may use.
-
-    Without it, as many requests at once as an agent likes could each use up the whole rest. A budget of all
-    tokens, or of the cost, bounds no reply. There a request waits until the others leave enough for what it
-    is expected to use.
-    """
-
-    def __init__(self, find_rest: Callable[[str], float | None], prices: Prices | None) -> None:
-        self._find_rest = find_rest
-        self._prices = prices
-        self._under_way = 0
-        self._taken = 0
-        # The tokens and the cost that the requests under way are expected to use.
-        self._expected = {"total_tokens": 0.0, "cost": 0.0}
-        self._is_free = asyncio.Event()
-
-    @contextlib.asynccontextmanager
-    async def take(self, generation: Generation, request: RawRequest) -> AsyncIterator[Generation]:
-        """Yield the parameters with the bound of the reply, whose tokens nobody else gets in the block."""
-        asked = generation.max_tokens if generation.max_tokens is not None else request.fallback_max_tokens
-        expected = self._expect(request, EXPECTED_REPLY_TOKENS if asked is None else asked)
-        while self._under_way > 0 and not (self._find_free() >= 1 and self._has_room(expected)):
-            self._is_free.clear()
-            await self._is_free.wait()
-        free, room = self._find_free(), 0
-        if free < math.inf:
-            # A budget that is used up leaves nothing, and then the client refuses the request.
-            asked = room = max(int(free if asked is None else min(asked, free)), 1)
-        self._add(1, room, expected)
-        try:
-            yield replace(generation, max_tokens=asked)
-        finally:
-            self._add(-1, -room, {limit: -amount for limit, amount in expected.items()})
-            self._is_free.set()
-
-    def _expect(self, request: RawRequest, output: int) -> dict[str, float]:
-        if all(self._find_rest(limit) is None for limit in self._expected):
-            return {}
-        usage = Usage(len(encode_body(dict(request.body))) // BYTES_PER_TOKEN, output)
-        cost = compute_cost(usage, self._prices) or 0.0
-        return {"total_tokens": float(usage.total_tokens or 0), "cost": cost}
-
-    def _has_room(self, expected: dict[str, float]) -> bool:
-        rests = {limit: self._find_rest(limit) for limit in expected}
-        return all(
-            rest is None or rest - self._expected[limit] >= expected[limit] for limit, rest in rests.items()
-        )
-
-    def _add(self, requests: int, room: int, expected: dict[str, float]) -> None:
-        self._under_way += requests
-        self._taken += room
-        for limit, amount in expected.items():
-            self._expected[limit] += amount
-
-    def _find_free(self) -> float:
-        rest = self._find_rest("output_tokens")
-        return math.inf if rest is None else rest - self._taken

@@ -14,7 +14,7 @@ from harness.core.types import Transcript
 from harness.models.codecs import CODECS, list_unsent_parameters
 from harness.models.concurrency import SharedPause, Waiting
 from harness.models.endpoint import Api, Endpoint
-from harness.models.forwarding import JSON_TYPE, STREAM_TYPE, ForwardedReply, Passage, encode_body
+from harness.models.forwarding import JSON_TYPE, STREAM_TYPE, ForwardedReply, Passage
 from harness.models.messages import (
     Choice,
     Counts,
@@ -29,14 +29,10 @@ from harness.models.messages import (
     Usage,
     describe_tool,
 )
-from harness.models.raw_conversation import (
-    ConversationLog,
-    RawRequest,
-    encode_raw_request,
-    list_optional_parameters,
-)
+from harness.models.output_rooms import OutputRooms
+from harness.models.raw_conversation import ConversationLog, encode_raw_request, list_optional_parameters
 from harness.models.reply_cache import ReplyCache, hash_raw_request, hash_request
-from harness.models.sampling import OutputRooms, Sample
+from harness.models.sampling import Sample
 from harness.models.server_errors import (
     ContextTooLongError,
     InvalidRequestError,
@@ -49,6 +45,7 @@ from harness.models.server_errors import (
 )
 from harness.models.settings import list_own_parameters
 from harness.models.spending import BudgetReached, Spending, compute_cost
+from harness.models.wire import RawRequest, encode_body
 
 if TYPE_CHECKING:
     from harness.models.access import ModelAccess, ToolMode
@@ -200,8 +197,11 @@ class ModelSession:
             number = self._requests
             taken = self._rooms.take(self._choose_generation(request.generation), request)
             async with taken as generation:
+                client = self._access.client
                 passage = Passage(
-                    self._access.client,
+                    client.endpoint,
+                    client.hide_key,
+                    client.limit,
                     request.api,
                     request.is_stream,
                     request.wants_usage,
@@ -216,7 +216,8 @@ class ModelSession:
                         ):
                             yield ForwardedReply(STREAM_TYPE if request.is_stream else JSON_TYPE, pieces)
                 except (HarnessError, BudgetReached, ContextTooLongError, InvalidRequestError) as error:
-                    self._write_failed(number, error)
+                    text = f"not answered: {error}"
+                    self._transcript.write({"kind": "relay", "request": number, "text": text})
                     if passage.streamed is None and passage.whole is None:
                         raise
                     with contextlib.suppress(UnknownSpendingError):
@@ -354,9 +355,6 @@ class ModelSession:
             self._counts.truncations += self._log.write(number, shown, reply, notes)
             self._log.drop_last_reasoning()
 
-    def _write_failed(self, number: int, error: Exception) -> None:
-        self._transcript.write({"kind": "relay", "request": number, "text": f"not answered: {error}"})
-
     def note(self, text: str) -> None:
         """Write to the transcript that a request of a program was not passed on."""
         self._transcript.write({"kind": "relay", "text": text})
@@ -409,7 +407,7 @@ class ModelSession:
         client = self._access.client
         if is_first and self._group is not None:
             sample = Sample(request, self._number, self._waiting, self._spending.require_rest)
-            reply = await self._access.merger.ask(client, self._group, sample)
+            reply = await self._access.merger.ask(client.ask, self._group, sample)
         else:
             permit = self._spending.require_rest
             reply = await client.ask(request, waiting=self._waiting, permit=permit, owner=self)

@@ -6,9 +6,20 @@ import functools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from harness.models.messages import Choice, ModelReply, Role, Usage, read_count
+from harness.models.endpoint import Api
+from harness.models.messages import (
+    Choice,
+    Generation,
+    Message,
+    ModelReply,
+    Role,
+    ToolSchema,
+    Usage,
+    read_count,
+)
 from harness.models.server_errors import MalformedReplyError
 
 # No useful reply has more calls of tools. The others are dropped, as if the model had not made them.
@@ -25,6 +36,11 @@ ROLES = {
     "tool": Role.TOOL,
     "function": Role.TOOL,
 }
+
+
+# The bytes of text for each token of a reply that was cut off before the server counted its tokens. Source:
+# programs and JSON in the tokenizers of several models.
+BYTES_PER_TOKEN = 3
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -124,17 +140,14 @@ def repair_arguments(arguments: str) -> str:
 
     llama.cpp answers 500 to every later request with arguments that are not JSON.
     """
-    return arguments if _is_object(arguments) else "{}"
+    # Each request repeats the calls of the whole conversation.
+    parses = _is_short_object if len(arguments) <= _SHORT_ARGUMENTS else _parses_as_object
+    return arguments if parses(arguments) else "{}"
 
 
 def repair_name(name: str) -> str:
     """Return a name of a tool that a server takes back, because OpenAI refuses all others."""
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unknown"
-
-
-def _is_object(text: str) -> bool:
-    """Return whether a text is a JSON object. Each request repeats the calls of the whole conversation."""
-    return _is_short_object(text) if len(text) <= _SHORT_ARGUMENTS else _parses_as_object(text)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -151,6 +164,27 @@ def _parses_as_object(text: str) -> bool:
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
+
+
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """One request of a client."""
+
+    api: Api
+    # The JSON of the request without the model, the parameters of generation and the choice of a stream.
+    body: Mapping[str, Any]
+    # The same conversation as the transcript shows it, and its tools.
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSchema, ...] = ()
+    is_stream: bool = False
+    # Whether the client wants to know the usage at the end of a stream of Chat Completions.
+    wants_usage: bool = False
+    # The client's parameters of generation that override the run's.
+    generation: Generation = field(default_factory=Generation)
+    # The bound of the reply that the client has asked for. It counts where the run and the budget have none.
+    fallback_max_tokens: int | None = None
+    # Further fields of the entry in the transcript, such as parts that were withheld.
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StreamedReply:
@@ -200,3 +234,8 @@ class StreamedTexts:
     def join(self, key: Any) -> str:
         """Return a text, as far as it was kept."""
         return "".join(self._pieces.get(key, ()))
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """Return the bytes of a request. A lone surrogate becomes a question mark, as UTF-8 cannot carry it."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -14,7 +14,7 @@ from harness.reports.console import grid, open_console
 
 if TYPE_CHECKING:
     from harness.benchmarks.benchmark import Definition
-    from harness.benchmarks.data.hub import HubDataset
+    from harness.benchmarks.data.splits import HubDataset
 
 _WHAT = ("benchmark", "task", "splits", "environment", "metrics")
 # A narrower terminal has no room for the metrics.

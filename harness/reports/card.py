@@ -141,18 +141,13 @@ def _list_facts(run: StoredRun) -> Iterator[tuple[str, str]]:
     if text := _join(manifest.get("timeouts")):
         yield "seconds of an attempt", text
     model = run.summary.model
-    if tokens := [
-        f"{model[f'{kind}_tokens']:,.0f} {kind}" for kind in ("input", "output") if _has(model, kind)
-    ]:
-        yield "tokens", ", ".join(tokens)
+    tokens = {kind: model.get(f"{kind}_tokens") for kind in ("input", "output")}
+    if known := [f"{number:,.0f} {kind}" for kind, number in tokens.items() if number is not None]:
+        yield "tokens", ", ".join(known)
         yield "cost", "unknown" if model.get("cost") is None else f"{model['cost']:.2f}"
     yield "duration", duration(run.duration_seconds)
     revision = str(manifest.get("git_revision") or "")[:12]
     yield "harness", f"{manifest.get('harness_version', 'unknown')} {revision}".strip()
-
-
-def _has(model: Mapping[str, Any], kind: str) -> bool:
-    return model.get(f"{kind}_tokens") is not None
 
 
 def _join(values: Any) -> str:

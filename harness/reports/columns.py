@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -65,17 +65,13 @@ _OF_METRICS = {
 }
 
 
-def list_columns(run: StoredRun, *, whole: bool) -> Sequence[Column]:
-    """Return the columns of a run's attempts.
+def list_columns(run: StoredRun, *, whole: bool) -> Iterator[Column]:
+    """Yield the columns of a run's attempts.
 
     Args:
         run: the run.
         whole: whether the table has the whole texts, and not only the first 500 characters of the output.
     """
-    return [*_list_columns(run, whole=whole)]
-
-
-def _list_columns(run: StoredRun, *, whole: bool) -> Iterator[Column]:
     config = run.manifest["config"]
     of_run = {
         "run": run.folder.resolve().name,
@@ -104,7 +100,7 @@ def _list_columns(run: StoredRun, *, whole: bool) -> Iterator[Column]:
     yield Column("error", Kind.TEXT, lambda record: record.error)
     for name, kind in _OF_METRICS.items():
         yield Column(name, kind, _read_metric(name))
-    yield Column("metrics", Kind.TEXT, lambda record: _dump(record.metrics))
+    yield Column("metrics", Kind.TEXT, lambda record: json.dumps(dict(record.metrics), sort_keys=True))
     if whole:
         yield Column("agent_output", Kind.TEXT, _read_output)
         yield Column("submission", Kind.TEXT, lambda record: record.submission)
@@ -125,7 +121,3 @@ def _read_metric(name: str) -> Callable[[AttemptRecord], Any]:
 
 def _read_output(record: AttemptRecord) -> str:
     return record.agent_output if record.agent_output_full is None else record.agent_output_full
-
-
-def _dump(metrics: Mapping[str, Any]) -> str:
-    return json.dumps(dict(metrics), sort_keys=True)

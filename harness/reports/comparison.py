@@ -130,11 +130,9 @@ def _list_costs(before: Side, after: Side) -> Iterator[Figure]:
     yield _compare_amounts(
         "time of attempts", before.attempt_seconds, after.attempt_seconds, before, after, duration
     )
-    yield _show("duration", (before, after), _describe_duration)
-
-
-def _describe_duration(side: Side) -> str:
-    return UNKNOWN if side.duration_seconds is None else duration(side.duration_seconds)
+    ended = (side.duration_seconds for side in (before, after))
+    texts = [UNKNOWN if seconds is None else duration(seconds) for seconds in ended]
+    yield Figure("duration", texts[0], texts[1])
 
 
 def _compare_amounts(

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.benchmarks.data.cache import CachedFile
-from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.data.download import CachedFile, DownloadObserver
 from harness.benchmarks.example import Example
 from harness.core.text import escape_terminal, escape_unencodable
 from harness.reports.console import is_live, open_console

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.core.scoring.metrics import MAJORITY, wilson_interval
 from harness.core.text import escape_terminal
 from harness.core.types import MetricSummary, Status, Summary
+from harness.runs.progress import ActiveAttempt, count_places, count_stages
 
 # The label of the headline's number wherever figures are listed.
 RATE = "rate"
+# An attempt under way that is younger is not worth a line.
+_OLD_SECONDS = 10.0
+_ID_CHARACTERS = 60
 
 
 def percent(share: float) -> str:
@@ -248,3 +252,34 @@ def describe_pass_at_k(summary: Summary, k: int, value: float | None) -> str:
 def label_resolved(summary: Summary) -> str:
     """Return the heading of the resolved tasks, which the first attempts decide if there are several."""
     return "resolved first" if has_several_attempts(summary) else "resolved"
+
+
+def describe_stages(active: Sequence[ActiveAttempt]) -> str:
+    """Return `waiting for model 12, acting 3, grading 1`, or "" if no attempt is under way."""
+    return ", ".join(f"{stage} {number}" for stage, number in count_stages(active).items())
+
+
+def describe_places(active: Sequence[ActiveAttempt]) -> str:
+    """Return `node a 3, node b 2`, the attempts of each node, or "" if this process makes them."""
+    return ", ".join(
+        f"{escape_terminal(place, _ID_CHARACTERS)} {number}" for place, number in count_places(active).items()
+    )
+
+
+def describe_oldest(active: Sequence[ActiveAttempt], now: float, most: int) -> list[str]:
+    """Return a text for each of the oldest attempts, such as `os/dev/1: 8 min 12 s, acting`.
+
+    Args:
+        active: the attempts under way, the oldest first.
+        now: the time of the monotonic clock.
+        most: the number of texts.
+    """
+    old = [attempt for attempt in active[:most] if now - attempt.started >= _OLD_SECONDS]
+    return [_describe(attempt, now - attempt.started) for attempt in old]
+
+
+def _describe(attempt: ActiveAttempt, seconds: float) -> str:
+    number = f", attempt {attempt.number}" if attempt.number else ""
+    place = "" if attempt.place is None else f" on {escape_terminal(attempt.place, _ID_CHARACTERS)}"
+    name = escape_terminal(attempt.task_id, _ID_CHARACTERS)
+    return f"{name}{number}: {duration(seconds)}, {attempt.stage}{place}"

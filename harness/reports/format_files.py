@@ -1,4 +1,4 @@
-"""Find the formats of a report, each of which is one file in a folder."""
+"""Find the formats that harness reads and writes. Each is one file in a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def list_formats(folders: Iterable[str]) -> list[str]:
 
 
 def import_format(package: str, folders: Iterable[str], name: str, *, subject: str) -> ModuleType:
-    """Return the module of the format `name`, which has the function `write_report`.
+    """Return the module of the format `name`.
 
     Args:
         package: the name of the package that holds the formats.

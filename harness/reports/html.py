@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -33,9 +33,15 @@ from harness.reports.page_values import (
     flatten,
 )
 from harness.reports.remarks import BUNDLED_NOTICE
+from harness.reports.run_folder import StoredRun
 from harness.reports.transcript_entries import EXCERPT_CHARACTERS, Block, excerpt_transcript, read_prompt
 from harness.runs.manifest import read_model_name
+from harness.runs.run_files import replace_file
 from harness.runs.run_names import find_state
+from harness.runs.store import REPORT
+
+if TYPE_CHECKING:
+    from harness.runs.run import Run
 
 _LEAST_POINTS = 3
 _LANE, _MOST_HEIGHT, _AREA_HEIGHT, _WIDTH = 12, 480, 120, 1000
@@ -242,6 +248,43 @@ def generate_html(
         without_script=f"{headline}. {_WITHOUT_SCRIPT}",
         data=_join(data, fitting.rows),
     )
+
+
+def render_stored_run(run: StoredRun, home: str = "") -> Iterator[str]:
+    """Yield the parts of the report of a stored run as a complete HTML document.
+
+    `home` is the address of a page that lists the run with others, "" without one.
+    """
+    return generate_html(
+        manifest=run.manifest,
+        summary=run.summary,
+        attempts=run.attempts(whole=True),
+        is_running=run.is_running,
+        folder=run.folder,
+        duration_seconds=run.duration_seconds,
+        home=home,
+    )
+
+
+def rewrite_report(run: StoredRun) -> Path:
+    """Replace the `report.html` of a stored run and return its path. Raises StorageError."""
+    with replace_file(run.folder / REPORT) as file:
+        file.writelines(render_stored_run(run))
+    return run.folder / REPORT
+
+
+def write_report(run: Run) -> Path:
+    """Write `report.html` into the run's folder and return its path. Raises StorageError."""
+    parts = generate_html(
+        manifest=run.manifest,
+        summary=run.summary,
+        attempts=run.records(whole=True),
+        folder=run.folder,
+        duration_seconds=run.duration_seconds,
+    )
+    with replace_file(run.folder / REPORT, resumed=run.folder) as file:
+        file.writelines(parts)
+    return run.folder / REPORT
 
 
 def _join(data: Mapping[str, Any], rows: Iterable[str]) -> Iterator[str]:

@@ -17,8 +17,7 @@ from rich.text import Text
 from harness.core.text import escape_terminal, escape_unencodable
 from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT, open_console
-from harness.reports.figures import Tally
-from harness.reports.recorded_attempts import describe_oldest, describe_places, describe_stages
+from harness.reports.figures import Tally, describe_oldest, describe_places, describe_stages
 from harness.runs.progress import RunProgress
 
 _DRAWS_PER_SECOND = 4

@@ -14,9 +14,8 @@ from harness.core.errors import UsageError, describe_installation
 from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT
-from harness.reports.figures import Tally
+from harness.reports.figures import Tally, describe_stages
 from harness.reports.progress import NotesOnly, PlainProgress, progress_display
-from harness.reports.recorded_attempts import describe_stages
 from harness.runs.progress import RunObserver, RunProgress
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def choose_display(stream: TextIO, progress: bool | None) -> RunObserver:
 
 def is_notebook() -> bool:
     """Return whether this process is the kernel of a notebook. It imports nothing."""
-    # A process that has not imported IPython is no kernel.
+    # A process that has not imported IPython is not a kernel.
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return getattr(shell, "kernel", None) is not None
 

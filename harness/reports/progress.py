@@ -11,8 +11,7 @@ from typing import TextIO
 from harness.core.text import escape_terminal, escape_unencodable
 from harness.core.types import AttemptRecord
 from harness.reports.console import NOTE_LIMIT, is_live
-from harness.reports.figures import Tally, count
-from harness.reports.recorded_attempts import describe_oldest, describe_places, describe_stages
+from harness.reports.figures import Tally, count, describe_oldest, describe_places, describe_stages
 from harness.runs.progress import RunObserver, RunProgress
 
 _SECONDS_BETWEEN_LINES = 5.0

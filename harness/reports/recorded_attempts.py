@@ -1,4 +1,4 @@
-"""The place of each attempt in `attempts.jsonl`, and the time in which attempts were under way."""
+"""The place of each attempt in `attempts.jsonl`, its wall time, and values of records by their types."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from harness.core.text import escape_terminal
 from harness.core.types import AttemptRecord
-from harness.reports.figures import duration
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.progress import ActiveAttempt, count_places, count_stages
 
 # The latest time that is believed, in seconds since 1970: the year 2286.
 _LATEST = 1e10
 # The integers that a float of JSON holds exactly.
 _MOST_COUNT = 2**53
-# An attempt that is younger is not worth a line.
-OLD_SECONDS = 10.0
-_ID_CHARACTERS = 60
 
 
 def list_offsets(found: AttemptIndex, manifest: Mapping[str, Any]) -> Sequence[int]:
@@ -105,41 +99,10 @@ def list_objects(value: Any) -> list[Mapping[str, Any]]:
 
 
 def read_seconds(value: Any) -> float | None:
-    """Return a time or a duration in seconds, None for a value that is none."""
+    """Return a time or a duration in seconds, None for any other value."""
     return float(value) if type(value) in (int, float) and 0 <= value < _LATEST else None
 
 
 def read_count(value: Any) -> int | None:
-    """Return a number of things, None for a value that is none."""
+    """Return a number of things, None for any other value."""
     return value if type(value) is int and 0 <= value < _MOST_COUNT else None
-
-
-def describe_stages(active: Sequence[ActiveAttempt]) -> str:
-    """Return `waiting for model 12, acting 3, grading 1`, or "" if no attempt is under way."""
-    return ", ".join(f"{stage} {number}" for stage, number in count_stages(active).items())
-
-
-def describe_places(active: Sequence[ActiveAttempt]) -> str:
-    """Return `node a 3, node b 2`, the attempts of each node, or "" if this process makes them."""
-    return ", ".join(
-        f"{escape_terminal(place, _ID_CHARACTERS)} {number}" for place, number in count_places(active).items()
-    )
-
-
-def describe_oldest(active: Sequence[ActiveAttempt], now: float, most: int) -> list[str]:
-    """Return a text for each of the oldest attempts, such as `os/dev/1: 8 min 12 s, acting`.
-
-    Args:
-        active: the attempts under way, the oldest first.
-        now: the time of the monotonic clock.
-        most: the number of texts.
-    """
-    old = [attempt for attempt in active[:most] if now - attempt.started >= OLD_SECONDS]
-    return [_describe(attempt, now - attempt.started) for attempt in old]
-
-
-def _describe(attempt: ActiveAttempt, seconds: float) -> str:
-    number = f", attempt {attempt.number}" if attempt.number else ""
-    place = "" if attempt.place is None else f" on {escape_terminal(attempt.place, _ID_CHARACTERS)}"
-    name = escape_terminal(attempt.task_id, _ID_CHARACTERS)
-    return f"{name}{number}: {duration(seconds)}, {attempt.stage}{place}"

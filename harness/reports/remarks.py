@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.text import escape_terminal, escape_text
-from harness.core.types import Summary
+from harness.core.types import Status, Summary
 from harness.reports.attempt_figures import UNKNOWN, describe_cost
 from harness.reports.figures import count, duration, percent
 from harness.runs.grading_service import SERVICE
@@ -33,6 +33,14 @@ BUNDLED_NOTICE = (
     "bundled sample: a few problems of our own in the benchmark's format. These figures are not a result"
 )
 """The notice of every report on a run with the bundled sample."""
+
+
+def list_lost(summary: Summary) -> Iterator[tuple[Status, str]]:
+    """Yield each status without a verdict with a text, because the rate counts its attempts as failed."""
+    lost = {Status.INFRA_ERROR: "ended in an infra error", Status.GRADER_ERROR: "met broken tests"}
+    for status, how in lost.items():
+        if number := summary.statuses.get(status):
+            yield status, f"{count(number, 'attempt')} {how}: no verdict, but counted as unresolved"
 
 
 def list_remarks(summary: Summary) -> Iterator[tuple[str, str]]:

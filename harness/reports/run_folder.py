@@ -1,4 +1,4 @@
-"""Read a run folder back, and write the report that lies in it."""
+"""Read a run folder back."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error, unknown_task
+from harness.core.errors import UsageError, unknown_task
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import AttemptRecord, DataSource, Status, Summary
 from harness.reports.figures import count
 from harness.reports.recorded_attempts import WallTime, list_offsets, read_time
 from harness.reports.stored_summary import read_stored_summary
 from harness.runs.attempt_index import ATTEMPTS, AttemptIndex
 from harness.runs.followed_index import read_index
-from harness.runs.run_files import has_run_file, replace_file
+from harness.runs.run_files import has_run_file
 from harness.runs.run_names import RunState, count_statuses, find_state, is_running
 from harness.runs.spending_log import read_spending
 from harness.runs.store import (
     MANIFEST,
-    REPORT,
     SUMMARY,
     read_duration,
     read_manifest,
@@ -34,9 +34,6 @@ from harness.runs.store import (
 )
 from harness.runs.summary import HEADLINE, ModelUse, describe_rate, summarize_records, summary_json
 from harness.runs.trust import describe_resume
-
-if TYPE_CHECKING:
-    from harness.runs.run import Run
 
 # The attempts of a task that an error names.
 _NAMED_NUMBERS = 20
@@ -78,23 +75,6 @@ class StoredRun:
         The records have their whole texts only if `whole` is true.
         """
         return read_records_at(self.folder / ATTEMPTS, self.offsets, whole=whole)
-
-
-def write_report(run: Run) -> Path:
-    """Write `report.html` into the run's folder and return its path. Raises StorageError."""
-    # The templates take as long to load as a container to start, so they are loaded after the attempts.
-    from harness.reports.html import generate_html
-
-    parts = generate_html(
-        manifest=run.manifest,
-        summary=run.summary,
-        attempts=run.records(whole=True),
-        folder=run.folder,
-        duration_seconds=run.duration_seconds,
-    )
-    with replace_file(run.folder / REPORT, resumed=run.folder) as file:
-        file.writelines(parts)
-    return run.folder / REPORT
 
 
 def read_attempts(folder: Path) -> Iterator[AttemptRecord]:
@@ -180,7 +160,7 @@ class _Planned(TypedDict):
 
 
 class _UnfinishedManifest(BaseModel):
-    """The fields of a manifest from which the summary of an unfinished run is computed."""
+    """The fields of a manifest that the summary of an unfinished run needs."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
 
@@ -236,24 +216,3 @@ def _measure_so_far(folder: Path, manifest: Mapping[str, Any], times: WallTime) 
         return times.seconds if started is None else max(now - started, times.seconds)
     resumed = times.find_start(interrupted)
     return read_duration(folder) + (0.0 if resumed is None else max(now - resumed, 0.0))
-
-
-def render_stored_run(run: StoredRun) -> Iterator[str]:
-    """Yield the parts of the report of a stored run as a complete HTML document."""
-    from harness.reports.html import generate_html
-
-    return generate_html(
-        manifest=run.manifest,
-        summary=run.summary,
-        attempts=run.attempts(whole=True),
-        is_running=run.is_running,
-        folder=run.folder,
-        duration_seconds=run.duration_seconds,
-    )
-
-
-def rewrite_report(run: StoredRun) -> Path:
-    """Replace the `report.html` of a stored run and return its path. Raises StorageError."""
-    with replace_file(run.folder / REPORT) as file:
-        file.writelines(render_stored_run(run))
-    return run.folder / REPORT

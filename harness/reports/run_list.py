@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TextIO
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.scoring.metrics import wilson_interval
 from harness.core.text import escape_terminal
 from harness.core.types import Status

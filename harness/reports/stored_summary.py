@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, NotRequired, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.scoring.metrics import clustered_interval
 from harness.core.types import MetricSummary, RateInterval, Status, Summary
 from harness.runs.attempt_index import ATTEMPTS

@@ -37,7 +37,7 @@ from harness.reports.figures import (
     tampering,
 )
 from harness.reports.recorded_attempts import list_objects
-from harness.reports.remarks import list_conditions, list_model_remarks, list_remarks
+from harness.reports.remarks import list_conditions, list_lost, list_model_remarks, list_remarks
 from harness.reports.run_folder import read_attempts
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import describe_isolation, read_tool_mode
@@ -83,7 +83,7 @@ def print_summary(
 
     Args:
         title: The names of benchmark, agent and model.
-        attempts: The attempts, of which the first unresolved ones are listed, infra errors first.
+        attempts: The attempts. The first unresolved ones are listed, infra errors before others.
         is_running: Whether the run is under way, so that the other attempts are still to come.
         tool_mode: The form of the model's tool calls, None if no agent asked for it.
         isolation: The environments whose tasks shared sandboxes, None if none did.
@@ -106,7 +106,8 @@ def print_summary(
         if unresolved.number:
             print_section(console, _unresolved(unresolved))
         console.print()
-        _print_lost(console, summary)
+        for status, text in list_lost(summary):
+            print_line(console, f"{text}.", _style(status))
         for note in notes:
             print_line(console, escape_terminal(f"note: {note}", LONG, multiline=True), "yellow")
         if run_dir is not None:
@@ -288,17 +289,6 @@ def _print_next_steps(console: Console, folder: Path, failure: AttemptRecord | N
     command = None if failure is None else write_show_command(folder, failure)
     if command is not None:
         print_line(console, f"show a failure: {command}")
-
-
-def _print_lost(console: Console, summary: Summary) -> None:
-    """Print the number of attempts without a verdict, because the rate counts them like failures."""
-    lost = summary.statuses.get(Status.INFRA_ERROR, 0)
-    if lost:
-        text = f"{count(lost, 'attempt')} ended in an infra error: no verdict, but counted as unresolved."
-        print_line(console, text, _style(Status.INFRA_ERROR))
-    if broken := summary.statuses.get(Status.GRADER_ERROR, 0):
-        text = f"{count(broken, 'attempt')} met broken tests: no verdict, but counted as unresolved."
-        print_line(console, text, _style(Status.GRADER_ERROR))
 
 
 def _name(record: AttemptRecord) -> str:

@@ -251,16 +251,8 @@ def _describe_reply(reply: Mapping[str, Any], role: str) -> Iterator[Block]:
         yield Block(f"  finish: {_name(reply['finish'])}", heading_style="yellow", begins_entry=False)
 
 
-def _describe_context(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[context]", read_text(entry.get("text")), heading_style="bold yellow")
-
-
-def _describe_relay(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[relay]", read_text(entry.get("text")), heading_style="bold yellow")
-
-
-def _describe_full(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
-    yield Block("[full]", read_text(entry.get("text")), heading_style="bold yellow")
+def _describe_note(entry: Mapping[str, Any], _shown: ShownTexts) -> Iterator[Block]:
+    yield Block(f"[{_name(entry.get('kind'))}]", read_text(entry.get("text")), heading_style="bold yellow")
 
 
 def _describe_format_error(entry: Mapping[str, Any], shown: ShownTexts) -> Iterator[Block]:
@@ -336,9 +328,7 @@ def _describe_graded_step(entry: Mapping[str, Any], _shown: ShownTexts) -> Itera
 _KINDS = {
     "model": _describe_model,
     "judge": _describe_model,
-    "context": _describe_context,
-    "relay": _describe_relay,
-    "full": _describe_full,
+    **dict.fromkeys(("context", "relay", "full"), _describe_note),
     "format_error": _describe_format_error,
     "program": _describe_program,
     "reference": _describe_reference,

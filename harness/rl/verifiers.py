@@ -142,11 +142,11 @@ class BenchmarkTaskset(vf.Taskset[BenchmarkTask, BenchmarkTasksetConfig]):
 
 
 class EpisodeTask(vf.Task[BenchmarkTaskData, vf.State, BenchmarkTaskConfig]):
-    """A task in whose environment an agent acts. EpisodeEnv rewards it."""
+    """A task whose environment an agent acts in. EpisodeEnv rewards it."""
 
 
 class EpisodeTaskset(vf.Taskset[EpisodeTask, BenchmarkTasksetConfig]):
-    """The tasks of a benchmark in whose environments an agent acts, without those that cannot run."""
+    """The tasks of a benchmark whose environments agents act in, without tasks that cannot run."""
 
     def load(self) -> Iterable[EpisodeTask]:
         """Yield the tasks. Raises UsageError for an unknown benchmark, and DataError for unusable data."""

@@ -22,15 +22,23 @@ from harness.runs.run_files import StorageError
 from harness.sandbox.failures import SandboxLimitReached, build_fault
 
 _ERROR_CHARACTERS = 500
+# If one of these ends the acting, the infrastructure or the run's settings failed, and not the agent.
+NOT_OF_AGENT = (
+    AgentUnusableError,
+    SandboxError,
+    ImageMissingError,
+    EngineUnavailableError,
+    StorageError,
+    ModelError,
+    ModelRefusedError,
+    UnknownSpendingError,
+    RunStopped,
+)
+# The ends of an agent's acting that decide the attempt, whoever notices them.
+_ENDS = (TurnLimitReached, BudgetReached, TimeIsOver, WorkspaceLost, RepeatedEnd, AgentError)
 
 
-def repeat_end(end: RepeatedEnd) -> Verdict:
-    """Return the verdict on an attempt whose agent repeats a recorded end."""
-    evidence = escape_terminal(str(end), _ERROR_CHARACTERS)
-    return Verdict(end.status, 0.0, evidence=evidence, phase=Phase.AGENT, limit=end.limit)
-
-
-def blame_agent(
+def _blame_agent(
     message: str, details: str | None, transcript: Transcript, tampering: str | None = None
 ) -> Verdict:
     """Return the verdict on an attempt whose agent failed, and write a traceback to the transcript."""
@@ -50,24 +58,6 @@ def give_up_on_model(error: ModelError, faults: Retries) -> Verdict:
         faults.stop(RunStoppedError(error.message, hint=hint))
         raise RunStopped from error
     return Verdict(Status.INFRA_ERROR, None, evidence=escape_terminal(error.message))
-
-
-# If one of these ends the acting, the infrastructure or the run's settings failed, and not the agent.
-NOT_OF_AGENT = (
-    AgentUnusableError,
-    SandboxError,
-    ImageMissingError,
-    EngineUnavailableError,
-    StorageError,
-    ModelError,
-    ModelRefusedError,
-    UnknownSpendingError,
-    RunStopped,
-)
-
-
-# The ends of an agent's acting that decide the attempt, whoever notices them.
-_ENDS = (TurnLimitReached, BudgetReached, TimeIsOver, WorkspaceLost, RepeatedEnd, AgentError)
 
 
 @contextlib.contextmanager
@@ -113,13 +103,14 @@ def blame(error: Exception, transcript: Transcript, *, has_begun: bool, is_actin
         case WorkspaceLost():
             return lose_to_agent(error.failure, Phase.AGENT)
         case RepeatedEnd():
-            return repeat_end(error)
+            told = escape_terminal(str(error), _ERROR_CHARACTERS)
+            return Verdict(error.status, 0.0, evidence=told, phase=Phase.AGENT, limit=error.limit)
         case AgentError():
-            return blame_agent(str(error), error.traceback, transcript, error.tampering)
+            return _blame_agent(str(error), error.traceback, transcript, error.tampering)
     if isinstance(error, NOT_OF_AGENT):
         raise error
     details = "".join(traceback.format_exception(error))
-    return blame_agent(f"{type(error).__name__}: {error}", details, transcript)
+    return _blame_agent(f"{type(error).__name__}: {error}", details, transcript)
 
 
 def mention_turns(task: Task, turns: int | None) -> Task:

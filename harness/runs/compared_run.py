@@ -13,7 +13,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import Status
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.manifest import read_model_name

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from harness.core.discovery import names_python_file
-from harness.core.errors import UsageError, describe_requirement, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement, quote_value
 from harness.core.secret_forms import names_secret
 from harness.models.endpoint import Endpoint
 from harness.runs.settings import KEYS, find_key, name_option
@@ -74,7 +75,7 @@ def read_config(
         keys = [each.keys for each in unset]
         return ReadConfig(file, None, problems + _explain(error, file, overrides, keys))
     paths = {"data": _make_absolute(config.data), "samples": _make_absolute(config.samples)}
-    from harness.benchmarks.recipe import is_own  # the benchmarks take long to import
+    from harness.benchmarks.custom import is_own  # the benchmarks take long to import
 
     # Only a user's own benchmark is named by its file or its folder.
     if is_own(config.benchmark):

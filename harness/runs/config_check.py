@@ -218,7 +218,7 @@ class _Check:
 
 def _find_agent_class(name: str) -> Agent:
     """Return the class of a built-in agent, which shows what the agent reads."""
-    from harness.runs.agents import agents
+    from harness.runs.agents.agent import agents
 
     found: Any = agents()[name]
     return found  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from harness.core.errors import unknown_name
 from harness.core.inputs.yaml_text import write_yaml
 from harness.core.setting import Key, Reader
 from harness.environments import environment_spec
-from harness.runs.agents import agents
+from harness.runs.agents.agent import agents
 from harness.runs.config_file import EXTENDS
 from harness.runs.settings import KEYS, RunConfig
 from harness.runs.unread import list_read_settings

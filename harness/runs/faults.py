@@ -16,6 +16,12 @@ from harness.sandbox.limits import EXTRA, Isolation, Limits, count_gate_places, 
 
 # A run stops if its agent could not start in this number of attempts, and in no other one.
 START_TRIES = 3
+# An attempt that waits for a model costs this machine almost nothing.
+MOST_ATTEMPTS = 1024
+# Attempts without a sandbox mostly wait for their records to reach the disk.
+WITHOUT_SANDBOX = 16
+# So many submissions keep the sandboxes of a service at work while their verdicts travel.
+AT_SERVICE = 256
 _REASON_CHARACTERS = 500
 
 
@@ -74,14 +80,6 @@ class Faults(Retries):
             raise
         else:
             self._has_started = True
-
-
-# An attempt that waits for a model costs this machine almost nothing.
-MOST_ATTEMPTS = 1024
-# Attempts without a sandbox mostly wait for their records to reach the disk.
-WITHOUT_SANDBOX = 16
-# So many submissions keep the sandboxes of a service at work while their verdicts travel.
-AT_SERVICE = 256
 
 
 def choose_concurrency(

@@ -35,6 +35,19 @@ SUPERSEDED_VERDICTS = "superseded_verdicts"
 ISOLATION = "isolation"
 # The key of the version of the benchmark's grading.
 GRADING_VERSION = "grading_version"
+# A difference in one of these, or in a field below it, means that the runs did not face the same tasks under
+# the same rules.
+CONDITIONS = (
+    *("split", GRADING_VERSION, "definition_sha256", "data.sha256", "planned.tasks", "unsound_references"),
+    *("judge", "timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
+)
+SEED = "seed"
+# The fields of a manifest that are compared, beside the settings of the config.
+_COMPARED = (
+    *("harness_version", "git_revision", "split", "definition_sha256", "agent", "agent_sha256"),
+    *("samples_sha256", "judge", SEED, "tool_mode", "timeouts", "isolation", "limits", "image_tags"),
+    *("python_version", "superseded_verdicts", "service"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,21 +228,6 @@ def read_git_revision() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return described.stdout.strip()
-
-
-# A difference in one of these, or in a field below it, means that the runs did not face the same tasks under
-# the same rules.
-CONDITIONS = (
-    *("split", GRADING_VERSION, "definition_sha256", "data.sha256", "planned.tasks", "unsound_references"),
-    *("judge", "timeouts", "limits", "isolation", "image_tags", "superseded_verdicts"),
-)
-SEED = "seed"
-# The fields of a manifest that are compared, beside the settings of the config.
-_COMPARED = (
-    *("harness_version", "git_revision", "split", "definition_sha256", "agent", "agent_sha256"),
-    *("samples_sha256", "judge", SEED, "tool_mode", "timeouts", "isolation", "limits", "image_tags"),
-    *("python_version", "superseded_verdicts", "service"),
-)
 
 
 @dataclass(frozen=True, slots=True)

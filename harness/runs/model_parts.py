@@ -15,7 +15,8 @@ from harness.core.shield import complete
 from harness.core.tools import TurnLimitReached
 from harness.core.types import Verdict
 from harness.host.retries import RunStopped, RunStoppedError
-from harness.models.judge import Judge, ask_until_valid
+from harness.models.access import Judge
+from harness.models.judge import ask_until_valid
 from harness.models.messages import Message, ReplySchema, Role
 from harness.models.spending import BudgetReached
 from harness.runs.agents.agent import AgentError

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.loading import load_with_options
+from harness.benchmarks.programs import SubmitProgram
+from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError, unknown_task
 from harness.core.types import Task
 from harness.runs.agents.agent import Agent, ChoosesSamples
+from harness.runs.agents.predictions import Predictions
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import TaskFilters, filter_tasks
 from harness.runs.records import PlannedAttempt
@@ -25,6 +28,8 @@ from harness.runs.settings.tasks import Sampling
 from harness.runs.store import read_records
 
 CATEGORY, DIFFICULTY = "category", "difficulty"
+# Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.
+_NOTICED = 10
 
 
 def sample_tasks(
@@ -265,14 +270,38 @@ def require_sound(benchmark: Benchmark, tasks: Sequence[Task], *, named: Sequenc
         raise UsageError(f"{benchmark.name}: every selected task is quarantined, such as {first}", hint=hint)
 
 
-def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> str | None:
-    """Return how many samples of `agent` are not used, and the reasons, or None if all are used.
+def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> Iterator[str]:
+    """Yield a notice for each thing about the samples that a user may not expect.
 
     Args:
         benchmark: the benchmark of the samples.
         tasks: the selected tasks.
         agent: the agent that submits the samples.
     """
+    yield from _describe_unused(benchmark, tasks, agent)
+    if isinstance(agent, Predictions):
+        yield from _describe_fences(benchmark, tasks, agent)
+
+
+def _describe_fences(benchmark: Benchmark, tasks: Sequence[Task], agent: Predictions) -> Iterator[str]:
+    """Yield a notice for each field with many texts that hold fences no rule takes out."""
+    submit = benchmark.definition.submit
+    if not isinstance(submit, SubmitProgram) or submit.chosen is not None:
+        return
+    number: Counter[str] = Counter()
+    fenced: Counter[str] = Counter()
+    for task in tasks:
+        for field, text in agent.texts(task):
+            if submit.rule_of(field) is CodeRule.NONE:
+                number[field] += 1
+                fenced[field] += holds_block(text)
+    for field in sorted(fenced):
+        if fenced[field] * _NOTICED >= number[field] and fenced[field]:
+            yield f"{fenced[field]:,} of {number[field]:,} {field}s hold ``` fences: say --extract fenced"
+
+
+def _describe_unused(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> Iterator[str]:
+    """Yield the notice about samples of tasks that are not selected, with the reasons."""
     selected = {task.id for task in tasks}
     left_out: Counter[str] = Counter()
     number = 0
@@ -280,13 +309,11 @@ def describe_unused_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: 
         samples = sum(line is not None for line in agent.samples(task))
         number += samples
         if samples and task.id not in selected:
-            left_out["quarantined tasks" if task.id in benchmark.quarantined else "unselected tasks"] += (
-                samples
-            )
-    if not left_out:
-        return None
-    reasons = ", ".join(f"{count:,} for {reason}" for reason, count in sorted(left_out.items()))
-    return f"samples that are not used: {left_out.total():,} of {number:,} ({reasons})"
+            reason = "quarantined tasks" if task.id in benchmark.quarantined else "unselected tasks"
+            left_out[reason] += samples
+    if left_out:
+        reasons = ", ".join(f"{count:,} for {reason}" for reason, count in sorted(left_out.items()))
+        yield f"samples that are not used: {left_out.total():,} of {number:,} ({reasons})"
 
 
 def require_attempts(plan: Sequence[PlannedAttempt], ks: Sequence[int]) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.benchmarks.custom import is_own
 from harness.benchmarks.loading import definition_of
 from harness.benchmarks.options import list_option_effects
-from harness.benchmarks.recipe import is_own
-from harness.core.errors import DataError, UsageError, quote_value
+from harness.core.errors import DataError, UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.text import escape_terminal, quote_argument
 from harness.core.types import AttemptRecord, Phase, Submission, Task
 from harness.runs.agents.recording import (
@@ -41,18 +42,14 @@ from harness.runs.trust import (
     describe_resume,
     describe_untaken,
     drop_excess,
-    explain_unknown,
     find_excess,
     is_signed,
     list_untaken,
+    refuse_effects,
 )
 
 _REPLAY = "replay"
 _SHOWN_LIMIT = 100
-# An effect is shown whole, because its end could be the part that matters.
-_SHOWN_EFFECTS = 20_000
-# A submission that is longer was cut when it was recorded.
-_CUT_FROM = MAX_TEXT_CHARACTERS
 _NAMED_TASKS = 3
 # The name of a transcript holds the number of its attempt.
 _MOST_ATTEMPTS = 10**9 - 1
@@ -104,15 +101,9 @@ def add_recorded_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_option_effects(folder: Path, config: RunConfig, values: Mapping[str, Any]) -> None:
     """Raise UsageError if a replay would take options with an effect from a folder of somebody else."""
-    if "options" in values or not config.options:
-        return
-    effects = list(list_option_effects(definition_of(config.benchmark).options, config.options))
-    if effects:
-        raise UsageError(
-            f"{folder}: this run is unknown: {explain_unknown()}. Its options would do this: "
-            f"{escape_terminal('; '.join(effects), _SHOWN_EFFECTS)}",
-            hint="name the options that you accept with --option",
-        )
+    if "options" not in values and config.options:
+        effects = list(list_option_effects(definition_of(config.benchmark).options, config.options))
+        refuse_effects(folder, effects, hint="name the options that you accept with --option")
 
 
 def _names_file(benchmark: Any) -> bool:
@@ -211,10 +202,10 @@ class RecordedRun:
                 f"attempt {record.attempt} has no whole submission, because an earlier version wrote it",
                 path=self.folder / ATTEMPTS,
             )
-        if len(text) > _CUT_FROM:
+        if len(text) > MAX_TEXT_CHARACTERS:
             raise DataError(
-                f"attempt {record.attempt} has a submission of more than {_CUT_FROM:,} characters, which was "
-                "cut when it was recorded",
+                f"attempt {record.attempt} has a submission of more than {MAX_TEXT_CHARACTERS:,} characters, "
+                "which was cut when it was recorded",
                 path=self.folder / ATTEMPTS,
             )
         output = record.agent_output_full

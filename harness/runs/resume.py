@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.core.errors import UsageError, describe_first_error, quote_value, unknown_name
+from harness.core.errors import UsageError, unknown_name
 from harness.core.inputs.files import MAX_DATA_BYTES
+from harness.core.invalid_values import describe_first_error, quote_value
 from harness.core.text import escape_terminal
 from harness.runs.manifest import GRADING_VERSION, hash_definition, hash_samples, read_grading_version
 from harness.runs.records import PlannedAttempt, has_same_tasks
@@ -130,7 +131,8 @@ def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None)
         config = RunConfig.model_validate(manifest["config"], strict=False)
         kept = folder / SAMPLES
         is_kept = config.samples is not None and has_run_file(folder, SAMPLES)
-        if is_kept and (_is_same(folder, config.samples) or not os.path.exists(config.samples or "")):
+        is_own = os.path.abspath(config.samples or "") == os.path.abspath(kept)
+        if is_kept and (is_own or not os.path.exists(config.samples or "")):
             _require_file(folder)
             # The folder has been moved. Its copy of the samples has the hash that the manifest holds.
             config = config.model_copy(update={"samples": os.path.abspath(kept)})
@@ -141,11 +143,6 @@ def read_resumed_config(folder: Path, manifest: Mapping[str, Any] | None = None)
         raise UsageError(
             f"{folder / MANIFEST}: its config is not valid: {describe_first_error(error)}"
         ) from error
-
-
-def _is_same(folder: Path, samples: str | None) -> bool:
-    """Return whether a config names the copy of the samples in its own run folder."""
-    return os.path.abspath(samples or "") == os.path.abspath(folder / SAMPLES)
 
 
 def _require_file(folder: Path) -> None:
@@ -300,12 +297,15 @@ def change_resumed_config(
     names = {name for name in taken if KEYS[name].rules.on_resume != "free"}
     values = {name: getattr(given, name) for name in names}
     groups = {
-        name: _merge(getattr(recorded, name), group)
+        name: getattr(recorded, name).model_copy(
+            update={key: getattr(group, key) for key in group.model_fields_set}
+        )
         for name, group in values.items()
         if isinstance(group, BaseModel)
     }
     given = given.model_copy(update=groups)
-    before, after = ({"config": _dump(config, names)} for config in (recorded, given))
+    dumped = (config.model_dump(mode="json") for config in (recorded, given))
+    before, after = ({"config": {name: values[name] for name in sorted(names)}} for values in dumped)
     changes = find_changes(before, after)
     for change in changes:
         key = change.field.split(".")[1]
@@ -323,16 +323,6 @@ def change_resumed_config(
         hints={"": "leave the setting as it was, start a new run"},
     )
     return recorded.model_copy(update={name: getattr(given, name) for name in taken}), found
-
-
-def _merge(recorded: BaseModel, given: BaseModel) -> BaseModel:
-    """Return a group of settings with those that are given."""
-    return recorded.model_copy(update={name: getattr(given, name) for name in given.model_fields_set})
-
-
-def _dump(config: RunConfig, names: Collection[str]) -> Mapping[str, Any]:
-    values = config.model_dump(mode="json")
-    return {name: values[name] for name in sorted(names)}
 
 
 def _describe(folder: Path, field: str, before: str, after: str) -> str:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from harness.models.access import ToolMode
     from harness.models.spending import Spending
 
+# Each write is synced, so it holds many records.
 _WRITTEN_RECORDS = 1000
 
 
@@ -315,18 +316,14 @@ def _supersede(run: Run, judged: Sequence[PlannedAttempt]) -> None:
             f"{run.folder / SUMMARY}: cannot be removed: {error.strerror}",
             hint=advise_resume(run.folder, error),
         ) from error
-    _append(run, judged)
+    places = iter(judged)
+    while batch := list(itertools.islice(places, _WRITTEN_RECORDS)):
+        run.store.append(*map(_describe_superseded, run.store.records(batch)))
     # A retry that is killed before this is counted when the run is resumed.
     number = run.store.results.count_superseded()
     run.manifest = correct_superseded_verdicts(run.manifest, number)
     run.store.write_json(MANIFEST, run.manifest)
     run.write_summary()
-
-
-def _append(run: Run, judged: Sequence[PlannedAttempt]) -> None:
-    places = iter(judged)
-    while batch := list(itertools.islice(places, _WRITTEN_RECORDS)):
-        run.store.append(*map(_describe_superseded, run.store.records(batch)))
 
 
 def _describe_superseded(record: AttemptRecord) -> AttemptRecord:

@@ -27,6 +27,8 @@ UNFINISHED_MERGE = ".merge-"
 _SIGNS = (_MANIFEST, "attempts.jsonl", "summary.json", "transcripts")
 _STARTED_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _NAMED_RUNS = 3
+# The name in JSON of attempts that a run under way has not made yet.
+_TO_COME = "to_come"
 
 
 def find_run(name: str | Path, output_dir: Path | None = None) -> Path:
@@ -171,9 +173,6 @@ class StatusCount:
     def label(self) -> str:
         """The name for people."""
         return "to come" if self.key == _TO_COME else self.status.value
-
-
-_TO_COME = "to_come"
 
 
 def find_state(summary: Summary, *, is_running: bool) -> RunState:

@@ -1,64 +1,25 @@
-"""Notices about the samples of a run before it starts."""
+"""The lines of a samples file: the prompts of tasks, and the submissions of a run."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.programs import SubmitProgram
-from harness.benchmarks.replies import CodeRule, holds_block
 from harness.core.errors import UsageError
 from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status, Task
 from harness.environments import grader_of
 from harness.environments.spec import StateGrader
-from harness.runs.agents.agent import ChoosesSamples
-from harness.runs.agents.predictions import Predictions
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.followed_index import read_index
-from harness.runs.plan import describe_unused_samples, load_configured
+from harness.runs.plan import load_configured
 from harness.runs.records import MAX_TEXT_CHARACTERS
 from harness.runs.resume import read_resumed_config
 from harness.runs.store import read_manifest, read_records_at
 from harness.runs.trust import require_trusted_file
-
-# Fewer texts than one in this many may hold a fence for a reason, such as a docstring with an example.
-_NOTICED = 10
-
-
-def describe_samples(benchmark: Benchmark, tasks: Sequence[Task], agent: ChoosesSamples) -> Iterator[str]:
-    """Yield a notice for each thing about the samples that a user may not expect.
-
-    Args:
-        benchmark: the benchmark of the samples.
-        tasks: the selected tasks.
-        agent: the agent that submits the samples.
-    """
-    unused = describe_unused_samples(benchmark, tasks, agent)
-    if unused is not None:
-        yield unused
-    if isinstance(agent, Predictions):
-        yield from _describe_fences(benchmark, tasks, agent)
-
-
-def _describe_fences(benchmark: Benchmark, tasks: Sequence[Task], agent: Predictions) -> Iterator[str]:
-    """Yield a notice for each field with many texts that hold fences no rule takes out."""
-    submit = benchmark.definition.submit
-    if not isinstance(submit, SubmitProgram) or submit.chosen is not None:
-        return
-    number: Counter[str] = Counter()
-    fenced: Counter[str] = Counter()
-    for task in tasks:
-        for field, text in agent.texts(task):
-            if submit.rule_of(field) is CodeRule.NONE:
-                number[field] += 1
-                fenced[field] += holds_block(text)
-    for field in sorted(fenced):
-        if fenced[field] * _NOTICED >= number[field] and fenced[field]:
-            yield f"{fenced[field]:,} of {number[field]:,} {field}s hold ``` fences: say --extract fenced"
 
 
 def export_prompts(tasks: Iterable[Task]) -> Iterator[str]:

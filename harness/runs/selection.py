@@ -25,11 +25,9 @@ from harness.runs.faults import choose_concurrency, choose_gate_places
 from harness.runs.features import read_machine_rules
 from harness.runs.filters import TaskFilters, select_shard
 from harness.runs.manifest import hash_definition, hash_samples
-from harness.runs.model_access import (
-    find_endpoint,
-    find_judge,
-)
+from harness.runs.model_access import find_endpoint, find_judge
 from harness.runs.plan import (
+    describe_samples,
     describe_unknown,
     find_durations,
     limit_times,
@@ -43,14 +41,9 @@ from harness.runs.plan import (
     require_sound,
     select_configured_tasks,
 )
-from harness.runs.recorded_run import (
-    RecordedRun,
-    check_recording,
-    open_recording,
-)
+from harness.runs.recorded_run import RecordedRun, check_recording, open_recording
 from harness.runs.records import PlannedAttempt
 from harness.runs.run_secrets import refuse_keys
-from harness.runs.samples import describe_samples
 from harness.runs.settings import RunConfig
 from harness.runs.settings.attempts import MIN_TIMEOUT_SECONDS
 from harness.runs.unread import list_unread

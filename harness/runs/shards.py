@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file
+from harness.core.invalid_values import quote_value
 from harness.core.types import Status
-from harness.runs.agents import build_agent, is_built_in
-from harness.runs.agents.agent import settings_for
+from harness.runs.agents import build_agent
+from harness.runs.agents.agent import is_built_in, settings_for
 from harness.runs.agents.predictions import Predictions
 from harness.runs.attempt_index import ATTEMPTS
 from harness.runs.filters import list_shard_tasks

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from io import BufferedReader
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +96,13 @@ def read_spending(folder: Path) -> RunSpending:
     spent = RunSpending()
     try:
         with open_run_file(folder, SPENDING, max_bytes=MAX_ATTEMPTS_BYTES) as file:
-            for line in _read_lines(file):
-                _add_line(spent, line)
+            # A very long line, which is not a request, is read in parts.
+            for values in map(_read_request, iter(partial(file.readline, MAX_LINE_BYTES), b"")):
+                if values is None:
+                    continue
+                _add(spent.whole, values)
+                if values.get(_OF_ATTEMPT) is False:
+                    _count_of_no_attempt(spent, values)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     return spent
@@ -129,12 +134,6 @@ def copy_spending(sources: Iterable[Path], folder: Path) -> None:
             ) from error
 
 
-def _read_lines(file: BufferedReader) -> Iterator[bytes]:
-    """Yield each line. A very long one, which is no request, comes in parts."""
-    while line := file.readline(MAX_LINE_BYTES):
-        yield line
-
-
 def _read_request(line: bytes) -> dict[str, Any] | None:
     """Return the values of a line, None if it is no request."""
     try:
@@ -142,14 +141,6 @@ def _read_request(line: bytes) -> dict[str, Any] | None:
     except ValueError:  # a kill or a full disk has cut the line
         return None
     return values if isinstance(values, dict) else None
-
-
-def _add_line(spent: RunSpending, line: bytes) -> None:
-    values = _read_request(line)
-    if values is not None:
-        _add(spent.whole, values)
-        if values.get(_OF_ATTEMPT) is False:
-            _count_of_no_attempt(spent, values)
 
 
 def _count_of_no_attempt(spent: RunSpending, values: Mapping[str, Any]) -> None:

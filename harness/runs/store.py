@@ -20,9 +20,10 @@ from typing import Any, overload
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from harness.core.errors import UsageError, describe_first_error, quote_value
+from harness.core.errors import UsageError
 from harness.core.inputs.files import read_whole_lines
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import describe_first_error, quote_value
 from harness.core.types import AttemptRecord, Status
 from harness.runs.attempt_index import ATTEMPTS as ATTEMPTS
 from harness.runs.attempt_index import MAX_ATTEMPTS_BYTES as MAX_ATTEMPTS_BYTES

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 HEADLINE = "headline"
 # The version of the numbers in a summary. Version 1 has the rate of the first attempts as `rate`.
 SUMMARY_VERSION = 2
+# Version 1 of results has the rate of the first attempts as `summary.rate`.
+RESULTS_VERSION = 2
 # The tasks that are not built anew for each of their attempts.
 _KEPT_TASKS = 10_000
 # Most runs lack these fields.
@@ -417,10 +419,6 @@ def summary_json(summary: Summary) -> dict[str, Any]:
         if not values[name]:
             del values[name]
     return values
-
-
-# Version 1 has the rate of the first attempts as `summary.rate`.
-RESULTS_VERSION = 2
 
 
 def write_results(

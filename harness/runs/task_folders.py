@@ -23,7 +23,7 @@ from harness.core.types import Submission
 from harness.environments.base import MachineRules
 from harness.environments.container.changes import FoundArtifact, find_artifacts
 from harness.environments.container.environment import ContainerEnvironment
-from harness.environments.os.root_sandbox import FileEntry, UnreadableFiles
+from harness.environments.os.file_entries import FileEntry, UnreadableFiles
 from harness.runs.attempt_ends import NOT_OF_AGENT, mention_turns
 from harness.runs.attempt_parts import MOST_PAUSE_SECONDS, AttemptPart, TimeIsOver, Try, limit_agent
 from harness.runs.run_files import create_run_file, link_in_run_folder, remove_run_folder
@@ -256,11 +256,8 @@ def _stays_inside(name: str, target: str) -> bool:
     `..` may only come first, because behind a name it could follow another link.
     """
     parts = PurePosixPath(target).parts
-    if not parts or target.startswith("/") or target != "/".join(map(_make_safe_step, parts)):
+    safe = "/".join(part if part == ".." else _make_safe(part) for part in parts)
+    if not parts or target.startswith("/") or target != safe:
         return False
     climbs = sum(part == ".." for part in parts)
     return ".." not in parts[climbs:] and climbs < len(PurePosixPath(name).parts)
-
-
-def _make_safe_step(part: str) -> str:
-    return part if part == ".." else _make_safe(part)

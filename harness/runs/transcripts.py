@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from harness.core.errors import DataError, quote_value
+from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, read_whole_lines
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import quote_value
 from harness.core.types import Transcript
 from harness.runs.run_files import (
     StorageError,

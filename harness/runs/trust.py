@@ -26,34 +26,15 @@ from harness.environments.workspace import WORKSPACE_LIMITS
 from harness.models.endpoint import Endpoint
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.models.settings import choose_endpoint
-from harness.runs.agents import is_built_in
+from harness.runs.agents.agent import is_built_in
 from harness.runs.model_access import find_judge
-from harness.runs.settings import RunConfig
+from harness.runs.settings import KEYS, RunConfig
 from harness.sandbox.limits import Limits
 
 # The key of a signature in a manifest.
 SIGNATURE = "signature"
 LIMITS = "limits"
 _SECRET_BYTES = 32
-# The settings that other rules of this file examine.
-EXAMINED = frozenset(
-    [
-        *("benchmark", "options", "agent", "command", "mcp_servers", "model", "base_url", "api"),
-        *("endpoints", "limits", "rounds", "timeout_seconds", "isolation"),
-    ]
-)
-# The settings that start nothing, reach nothing and weaken nothing outside of sandboxes. Any other setting
-# of an unknown folder needs --trust, unless it has its default.
-HARMLESS = frozenset(
-    [
-        *("sample_size", "sampling", "stratify_by", "task_ids", "include_quarantined", "shard"),
-        *("filter_category", "filter_difficulty", "filter_tags", "data", "split", "samples", "extract"),
-        *("n_samples", "k", "seed", "cluster_by", "system_prompt", "agent_prompt", "baseline"),
-        *("generation", "client_generation", "attempt_budget", "run_budget", "reply_cache"),
-        *("replay_from", "output_dir", "max_concurrent", "max_sandboxes", "durations_from", "runtime"),
-        *("backend", "executor", "network"),
-    ]
-)
 # An effect is shown whole, because its end could be the part that matters.
 _SHOWN = 20_000
 
@@ -210,13 +191,15 @@ def require_trusted_file(
     return False
 
 
-def refuse_effects(folder: Path, effects: list[str]) -> None:
+def refuse_effects(
+    folder: Path, effects: list[str], *, hint: str = "add --trust if you accept all of this"
+) -> None:
     """Raise UsageError if there are effects, with all of them."""
     if effects:
         listed = "".join(f"\n- {escape_terminal(effect, _SHOWN)}" for effect in effects)
         raise UsageError(
             f"{folder}: this run is unknown: {explain_unknown()}. Its settings would do this:{listed}",
-            hint="add --trust if you accept all of this",
+            hint=hint,
         )
 
 
@@ -346,8 +329,8 @@ def find_excess(config: RunConfig, environments: Sequence[str] | None = None) ->
     default = RunConfig(benchmark=config.benchmark)
     return excess | {
         name: getattr(config, name)
-        for name in RunConfig.model_fields.keys() - EXAMINED - HARMLESS
-        if getattr(config, name) != getattr(default, name)
+        for name, key in KEYS.items()
+        if key.rules.foreign == "refused" and getattr(config, name) != getattr(default, name)
     }
 
 

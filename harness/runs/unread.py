@@ -10,9 +10,8 @@ from harness.benchmarks.benchmark import Definition
 from harness.core.errors import UsageError
 from harness.core.setting import Reader
 from harness.environments.spec import EnvironmentSpec
-from harness.runs.agents import agents
-from harness.runs.agents.agent import MODEL_SETTINGS
-from harness.runs.settings import KEYS, RunConfig, name_option
+from harness.runs.agents.agent import agents
+from harness.runs.settings import KEYS, MODEL_SETTINGS, RunConfig, name_option
 from harness.runs.settings.agents import DEFAULT_AGENT
 from harness.runs.workspaces import Workspaces
 

@@ -16,7 +16,7 @@ from harness.environments.workspace import (
     WORKSPACE_IMAGE,
     WORKSPACE_LIMITS,
     OpenWorkspace,
-    SandboxWorkspace,
+    Workspace,
     find_agent_folder,
     hold_workspace,
     name_image,
@@ -207,14 +207,14 @@ class PlacesPart(AttemptPart):
             return None
         if self._workspaces.agent_is_in_environment and isinstance(environment, SandboxEnvironment):
             shared = environment.sandbox, environment.note_acting
-            return lambda: hold_workspace(SandboxWorkspace(*shared, is_in_environment=True))
+            return lambda: hold_workspace(Workspace(*shared, is_in_environment=True))
         settings = make_apart_settings(needs.agent_image, self._limits, relay=needs.relays)
         sandbox = await self._lease(stack, settings, seconds)
 
         def note_acting() -> None:
             sandbox.agent_acted = True
 
-        return lambda: hold_workspace(SandboxWorkspace(sandbox, note_acting))
+        return lambda: hold_workspace(Workspace(sandbox, note_acting))
 
     async def _open_server(
         self,

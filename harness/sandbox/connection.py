@@ -9,7 +9,9 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol, cast
 
-from harness.sandbox.backends.base import StartedContainer
+from harness.core.errors import SandboxError
+from harness.core.shield import complete
+from harness.sandbox.backends.base import Backend, SandboxSpec, StartedContainer
 from harness.sandbox.guest.frames import FrameDecoder, FrameError, encode_frame
 
 # The bytes of stderr that are read at once.
@@ -37,11 +39,10 @@ class ConnectionClosed(ConnectionLost):
 
 # Gets the header and the body of a piece of an exchange. It raises FrameError for one that breaks the format.
 Receive = Callable[["Exchange", dict[str, Any], bytes], None]
-
-
+# The header and the body of a reply, once it has come.
 Answer = asyncio.Future[tuple[dict[str, Any], bytes]]
+# Finds out why no answer has come, and returns the error that says so.
 Explain = Callable[[], Awaitable[Exception]]
-"""Finds out why no answer has come, and returns the error that says so."""
 
 
 class Receiver(Protocol):
@@ -66,7 +67,7 @@ class Exchange:
         self.number = number
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._waiting_bytes = 0
-        self.answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        self.answer: Answer = asyncio.get_running_loop().create_future()
         self.answer.add_done_callback(lambda _answer: self._pieces.put_nowait(b""))
 
     async def read_piece(self) -> bytes:
@@ -115,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._blocked: asyncio.Future[None] | None = None
         self._ended = asyncio.Event()
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
+        self._waiting: dict[int, Answer] = {}
         self._exchanges: dict[int, Exchange] = {}
         self._lost: ConnectionLost | None = None
         self._said_bye = False
@@ -155,7 +156,7 @@ class Connection(asyncio.Protocol):
             raise self._lost
         number = next(self._numbers)
         frame = encode_frame({"id": number, **header}, body)
-        answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
         try:
             self._write(frame)
@@ -217,7 +218,7 @@ class Connection(asyncio.Protocol):
                 self.send({"verb": "kill", "job": number})
                 exchange.answer.cancel()
             else:
-                exchange.answer.exception()  # asyncio warns of an exception that nobody retrieves
+                exchange.answer.exception()  # asyncio warns of an unretrieved exception
             del self._waiting[number], self._exchanges[number]
 
     async def drain(self) -> None:
@@ -340,6 +341,31 @@ async def _fail(answer: Answer, explain: Explain | None) -> None:
         error = failure
     if not answer.done():
         answer.set_exception(error)
+
+
+@contextlib.asynccontextmanager
+async def hold_container(backend: Backend, spec: SandboxSpec) -> AsyncIterator[StartedContainer]:
+    """Yield a running container and destroy it at the end of the block, even if the block is cancelled.
+
+    Raises SandboxError if the backend cannot start or destroy it, ImageMissingError if it has no such
+    image.
+    """
+    cancelled = False
+    try:
+        # Nothing can interrupt the thread that starts the container, so the removal has to wait for its end.
+        container = await complete(asyncio.to_thread(backend.start, spec))
+        with contextlib.closing(container):
+            yield container
+    except asyncio.CancelledError:
+        cancelled = True
+        raise
+    finally:
+        try:
+            await complete(asyncio.to_thread(backend.destroy, spec.name))
+        except SandboxError:
+            # The error must not replace a cancellation, because the caller would then retry.
+            if not cancelled:
+                raise
 
 
 @contextlib.asynccontextmanager

@@ -40,7 +40,7 @@ HELD_SECONDS = 10.0
 # The watch asks the guest this often, because others who free room on the disk hide how much a sandbox takes.
 COUNT_SECONDS = 5.0
 # An incomplete count is repeated. The harness may have killed it with all other processes between two
-# commands, or a process was about to start a program, when nobody may look into it. Only a sandbox where
+# commands, or a process was about to start a program, when no other may look into it. Only a sandbox where
 # no count is complete is a suspect.
 COUNT_TRIES = 5
 COUNT_PAUSE_SECONDS = 0.02

@@ -25,10 +25,8 @@ MARGIN_SECONDS = 60.0
 # How long an idle sandbox keeps its memory while a lease waits for memory. The next attempt at the
 # same task comes sooner, unless its agent waits for a model.
 IDLE_SECONDS = 1.0
-
 # One lease after the other may keep all others waiting for this long, and for this share of the pool's time.
 ALONE_SECONDS, ALONE_SHARE = 60.0, 0.25
-
 # The key of a sandbox that has run nothing, which the next lease without a key gets.
 PREPARED: Hashable = object()
 _LOGGER = get_logger(__name__)
@@ -332,7 +330,7 @@ class SandboxPool:
     def _find_idle(self, settings: SandboxSettings, seconds: float, key: Hashable | None) -> _Live | None:
         """Remove a fitting sandbox from the idle ones and return it. Close those that are too old or lost."""
         wanted = PREPARED if key is None else key
-        # The one that was used last comes first, so that one that nobody needs any more grows old.
+        # The one that was used last comes first, so that an unneeded one grows old.
         for live in [live for live in self._idle[::-1] if live.key == wanted and live.settings == settings]:
             if time.monotonic() + seconds > live.ends or live.sandbox.is_lost:
                 self._close(live)
@@ -434,7 +432,7 @@ class SandboxPool:
         self._owners.discard(owner)
         self._count_out(settings)
         if not owner.cancelled():
-            owner.exception()  # asyncio warns of an exception that nobody retrieves
+            owner.exception()  # asyncio warns of an unretrieved exception
 
     async def _take_memory(
         self, settings: SandboxSettings, seconds: float, key: Hashable | None

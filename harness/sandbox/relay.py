@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from harness.core.errors import SandboxError
 from harness.core.shield import complete
 from harness.sandbox.connection import Connection, ConnectionLost, Exchange
 from harness.sandbox.guest.frames import FrameError
+from harness.sandbox.guest_calls import GuestCaller
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
@@ -33,18 +34,6 @@ CLOSE_SECONDS = 10.0
 HIGHEST_PORT = 65535
 
 Accept = Callable[[socket.socket], None]
-
-
-@dataclass(frozen=True, slots=True)
-class RelayFailures:
-    """The functions that make the error of a relay that has failed."""
-
-    # Returns the error for a lost stream.
-    explain: Callable[[ConnectionLost], Awaitable[SandboxError]]
-    # Returns the error for a guest that has reported a failure.
-    build: Callable[[str], SandboxError]
-    # Destroys a sandbox that has not answered in these seconds, and returns the error.
-    destroy: Callable[[float], Awaitable[SandboxError]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +287,7 @@ def _is_closed(end: socket.socket) -> bool:
 
 @contextlib.asynccontextmanager
 async def open_relay(
-    connection: Connection, accept: Accept, max_connections: int, failures: RelayFailures
+    connection: Connection, accept: Accept, max_connections: int, caller: GuestCaller
 ) -> AsyncIterator[RelayListener]:
     """Open a port in the sandbox and yield it; close it, and each of its connections, at the block's end.
 
@@ -310,37 +299,37 @@ async def open_relay(
         async with connection.exchange({"verb": "relay", **request}, receive=relay.receive) as exchange:
             relay.start(exchange)
             try:
-                yield RelayListener(await _find_port(relay, exchange, failures))
+                yield RelayListener(await _find_port(relay, exchange, caller))
             except BaseException:
                 # The error of the block is the one to raise.
                 with contextlib.suppress(ConnectionLost, SandboxError):
-                    await complete(_close(relay, exchange, failures))
+                    await complete(_close(relay, exchange, caller))
                 raise
-            await complete(_close(relay, exchange, failures))
+            await complete(_close(relay, exchange, caller))
     except ConnectionLost as error:
-        raise await failures.explain(error) from error
+        raise await caller.diagnose(error) from error
 
 
-async def _find_port(relay: Relay, exchange: Exchange, failures: RelayFailures) -> int:
+async def _find_port(relay: Relay, exchange: Exchange, caller: GuestCaller) -> int:
     """Return the port once the guest listens. Raises ConnectionLost, SandboxError."""
     waiting: list[asyncio.Future[Any]] = [relay.port, exchange.answer]
     await asyncio.wait(waiting, timeout=extend_wait(OPEN_SECONDS), return_when=asyncio.FIRST_COMPLETED)
     if relay.port.done():
         return relay.port.result()
     if not exchange.answer.done():
-        raise await failures.destroy(extend_wait(OPEN_SECONDS))
+        raise await caller.destroy_silent("relay", extend_wait(OPEN_SECONDS))
     header, _ = exchange.answer.result()
-    raise failures.build(f"the guest could not open a relay: {str(header.get('error'))[:500]}")
+    raise caller.build_failure(f"the guest could not open a relay: {str(header.get('error'))[:500]}")
 
 
-async def _close(relay: Relay, exchange: Exchange, failures: RelayFailures) -> None:
+async def _close(relay: Relay, exchange: Exchange, caller: GuestCaller) -> None:
     """Close the relay and wait until the guest confirms it. Raises ConnectionLost, SandboxError."""
     await relay.wait_closed()
     if not exchange.answer.done():
         exchange.send({"verb": "kill"})
         await asyncio.wait([exchange.answer], timeout=extend_wait(CLOSE_SECONDS))
         if not exchange.answer.done():
-            raise await failures.destroy(extend_wait(CLOSE_SECONDS))
+            raise await caller.destroy_silent("relay", extend_wait(CLOSE_SECONDS))
     header, _ = exchange.answer.result()
     if header.get("ended") != "killed":
-        raise failures.build(f"the guest's relay failed: {str(header.get('error'))[:500]}")
+        raise caller.build_failure(f"the guest's relay failed: {str(header.get('error'))[:500]}")

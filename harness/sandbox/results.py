@@ -13,7 +13,9 @@ from harness.sandbox.guest.frames import FrameError
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import JobFacts, JobReply
 
-
+OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
+# The guest sends at most this many bytes that the host has not acknowledged, and some more at the end.
+WINDOW_BYTES = 1 << 18
 # The guest's word for each limit that can end a job, and the field of `Limits`.
 LIMIT_NAMES = {
     "cpu": "cpu_seconds",
@@ -104,12 +106,6 @@ def read_streams(header: JobFacts, body: bytes) -> tuple[Stream, Stream]:
     if position != len(body):
         raise SandboxError("the lengths in the guest's answer do not match its body")
     return streams[0], streams[1]
-
-
-# The guest sends at most this many bytes that the host has not acknowledged, and some more at the end.
-WINDOW_BYTES = 1 << 18
-
-OnOutput = Callable[[Literal["stdout", "stderr"], bytes], None]
 
 
 def encode_stdin(stdin: bytes | str) -> bytes:

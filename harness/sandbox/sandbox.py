@@ -14,15 +14,14 @@ from harness.core.portal import SyncFace, hold_face
 from harness.sandbox import reaper
 from harness.sandbox.backends import open_default_backend
 from harness.sandbox.backends.base import Backend, ForeignImage, SandboxSpec
-from harness.sandbox.connection import Connection, Receiver, open_connection
-from harness.sandbox.container import hold_container
+from harness.sandbox.connection import Connection, Receiver, hold_container, open_connection
 from harness.sandbox.disk_watch import watch_disk
 from harness.sandbox.failures import SandboxClosed, SandboxUnresponsive, raise_refusal
 from harness.sandbox.guest.frames import MAX_BODY_BYTES
 from harness.sandbox.guest_calls import GRACE_SECONDS, GuestCaller
 from harness.sandbox.layout import SHARED_FOLDERS, WORK_FOLDER, job_environment
 from harness.sandbox.limits import MIB, Limits, bound_seconds
-from harness.sandbox.relay import Accept, RelayFailures, RelayListener, open_relay
+from harness.sandbox.relay import Accept, RelayListener, open_relay
 from harness.sandbox.results import (
     WINDOW_BYTES,
     ExecResult,
@@ -43,8 +42,7 @@ FILE_SECONDS = 40.0
 KEEP_BYTES = 64 * 1024
 # The connections of a relay. The host and the guest each hold up to 256 KiB of each in both directions.
 MOST_RELAYED = 64
-# The user ids of jobs lie above any Debian package's, and within the range of a remapped user
-# namespace.
+# The user ids of jobs lie above any Debian package's, and within the range of a remapped user namespace.
 FIRST_UID, LAST_UID = 10_000, 65_000
 
 
@@ -61,10 +59,7 @@ class Sandbox(GuestCaller):
         self, backend: Backend, container_id: str, connection: Connection, spec: SandboxSpec
     ) -> None:
         super().__init__(backend, container_id, connection)
-        self._limits = spec.limits
         self._spec = spec
-        self._network = spec.network
-        self._relay = spec.relay
         self._environment = job_environment(root=spec.root_agent)
         # Whether a program under tests may have left a message for the next one in a counter.
         self.marked = False
@@ -264,7 +259,7 @@ class Sandbox(GuestCaller):
             "argv": list(argv),
             "environment": {**self._environment, **(env or {})},
             "folder": cwd,
-            "limits": self._limits.of_job(timeout, keep_bytes),
+            "limits": self.job_limits(timeout, keep_bytes),
         }
 
     async def _exec(self, request: Exec, stdin: bytes | str, receiver: Receiver | None) -> ExecResult:
@@ -282,17 +277,17 @@ class Sandbox(GuestCaller):
 
     def job_limits(self, timeout: float | None = None, keep_bytes: int = KEEP_BYTES) -> JobLimits:
         """Return the limits of a job for a request, as `Limits.of_job` computes them."""
-        return self._limits.of_job(timeout, keep_bytes)
+        return self.limits.of_job(timeout, keep_bytes)
 
     @property
     def time_factor(self) -> float:
         """How many times their limit on CPU time the programs under tests may use on this machine."""
-        return self._limits.time_factor
+        return self.limits.time_factor
 
     @property
     def limits(self) -> Limits:
         """The limits of the container, and of each job in it."""
-        return self._limits
+        return self._spec.limits
 
     @property
     def is_root_agent(self) -> bool:
@@ -327,7 +322,7 @@ class Sandbox(GuestCaller):
         background. Raises UsageError for an invalid timeout, and the block raises SandboxError.
         """
         self._require_own_network()
-        limits = self._limits.of_job(timeout, KEEP_BYTES)
+        limits = self.job_limits(timeout)
         limits["cpu_seconds"] = math.ceil(limits["wall_seconds"])
         request: OpenTerminal = {
             "argv": list(argv),
@@ -336,7 +331,7 @@ class Sandbox(GuestCaller):
             "columns": columns,
             "limits": limits,
         }
-        return open_terminal(self._connection, request, self._diagnose)
+        return open_terminal(self._connection, request, self.diagnose)
 
     def relay(
         self, accept: Accept, *, max_connections: int = MOST_RELAYED
@@ -356,14 +351,11 @@ class Sandbox(GuestCaller):
         Raises UsageError for a sandbox without `relay=True` and for a number of connections out of range, and
         the block raises SandboxError.
         """
-        if not self._relay:
+        if not self._spec.relay:
             raise UsageError("this sandbox has no relay", hint="open it with relay=True")
         if not 0 < max_connections <= MOST_RELAYED:
             raise UsageError(f"max_connections must be from 1 to {MOST_RELAYED}, not {max_connections}")
-        failures = RelayFailures(
-            self._diagnose, self.build_failure, lambda seconds: self._destroy_silent("relay", seconds)
-        )
-        return open_relay(self._connection, accept, max_connections, failures)
+        return open_relay(self._connection, accept, max_connections, self)
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """Write a file of at most 64 MiB as the agent's user. Relative paths start at the agent's folder.
@@ -387,7 +379,7 @@ class Sandbox(GuestCaller):
         return body
 
     async def snapshot(self) -> Snapshot:
-        """Return the files of the sandbox, from which `fork` of a host opens further ones.
+        """Return the files of the sandbox. `fork` of a host opens further sandboxes with them.
 
         It has no processes. Raises UsageError if the agent can write elsewhere than to folders in memory, or
         the files have more than 64 MiB, and SandboxError.
@@ -400,7 +392,7 @@ class Sandbox(GuestCaller):
 
     def _require_own_network(self) -> None:
         """Raise UsageError for a sandbox of programs without sockets, which runs no commands."""
-        if self._network == "shared":
+        if self._spec.network == "shared":
             raise UsageError(
                 "a sandbox with network='shared' runs programs under tests alone, and no commands",
                 hint="open it with network='own'",

@@ -17,7 +17,7 @@ from harness.sandbox.results import WINDOW_BYTES, ExecResult, read_stream_name
 if TYPE_CHECKING:
     from harness.sandbox.guest.messages import OpenTerminal
 
-
+Explain = Callable[[ConnectionLost], Awaitable[SandboxError]]
 # The guest sends what is left in both pipes at the end of a command, which no acknowledgement holds back.
 # These are the most bytes that it reads then (`LAST_READS` and `READ_BYTES` in `guest/output.py`).
 _LAST_BYTES = 2 * (64 << 16)
@@ -149,13 +149,10 @@ async def open_output(
         running.cancel()
         await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # asyncio warns of an exception that nobody retrieves
+            running.exception()  # asyncio warns of an unretrieved exception
         raise
     stream.leave()
     await running
-
-
-Explain = Callable[[ConnectionLost], Awaitable[SandboxError]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from starlette.routing import WebSocketRoute
 from harness.core.errors import UsageError
 from harness.core.version import __version__
 from harness.service.errors import InvalidRequestError, ServiceError, make_error_response
-from harness.service.operations import Called, OperationRoute, make_router
+from harness.service.operations import Called, OperationRoute, make_router, require_own_origin
 from harness.service.service import Service
 
 if TYPE_CHECKING:
@@ -93,17 +93,6 @@ def admit(token: str, path: str, headers: Mapping[str, str], address: str) -> Ad
         "the token of the service is missing or wrong: send 'Authorization: Bearer TOKEN', or put the token "
         "before the path, as in /TOKEN/run_code",
     )
-
-
-def require_own_origin(headers: Mapping[str, str]) -> None:
-    """Raise ServiceError for a WebSocket that a page of another site opens.
-
-    Browsers let every page open a WebSocket to any address, and name the page's origin. Other clients send
-    none.
-    """
-    origin = headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != headers.get("host"):
-        raise ServiceError(403, "foreign_origin", "pages of other sites may not open a WebSocket here")
 
 
 def _is_same(given: str, token: str) -> bool:

@@ -17,9 +17,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, ConfigDict
 
-from harness.core.errors import UsageError
 from harness.core.version import __version__
-from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.service.operations import PUBLIC, Called, make_router
 
 # In seconds. Most programs end within a tenth of a second, and no request takes more than ten minutes.
@@ -139,26 +137,6 @@ async def report_metrics(call: Called) -> Response:
     """Return the metrics of the service."""
     metrics = call.service.metrics
     return Response(metrics.encode(), media_type=metrics.content_type)
-
-
-def bound_concurrency(wanted: int | None) -> int:
-    """Return how many requests may work in sandboxes at once.
-
-    The default follows from the cores and the free memory. More requests than cores make each one slower, so
-    that honest programs reach their time limits.
-
-    Raises UsageError for a number whose sandboxes do not fit into the free memory.
-    """
-    fitting = max(1, free_memory_mb() // Limits().memory_mb)
-    if wanted is None:
-        return min(count_gate_places(), fitting)
-    if wanted > fitting:
-        raise UsageError(
-            f"--max-concurrent {wanted}: the free memory of this machine has room for {fitting} sandboxes of "
-            f"{Limits().memory_mb:,} MiB",
-            hint=f"use at most {fitting}",
-        )
-    return wanted
 
 
 class _JSONLines(logging.Formatter):

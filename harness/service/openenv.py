@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError, m
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.errors import HarnessError, UsageError, describe_first_error, unknown_name, unknown_task
+from harness.core.errors import HarnessError, UsageError, unknown_name, unknown_task
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.core.types import TEXT_FIELDS, Status, Task, Verdict
 from harness.environments import environment_spec
@@ -45,16 +46,6 @@ _LARGEST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """An action of the agent: the call of a tool, or a text of one of the kinds of samples files."""
-
-    tool: str | None
-    arguments: Mapping[str, Any]
-    field: str | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class StepResult:
     """The result of a step: the text that the agent sees, and the verdict if the episode has ended."""
 
@@ -73,7 +64,7 @@ class ServedEpisode:
         self._service = service
         self._client = client
 
-    async def step(self, action: Action) -> StepResult:
+    async def step(self, action: StepData) -> StepResult:
         """Carry out an action and return its result.
 
         Raises ServiceError if the action cannot be used, or if the episode has no verdict by a fault of the
@@ -105,7 +96,7 @@ class ServedEpisode:
         _LOGGER.warning("no reward for %s: %s", self.episode.task.id, verdict.evidence)
         return "the tests of the task gave no reward; the log of the service has the reason"
 
-    async def _answer(self, action: Action) -> StepResult:
+    async def _answer(self, action: StepData) -> StepResult:
         if action.field is None:
             raise InvalidRequestError(f"the task takes a text: one of {', '.join(TEXT_FIELDS)}", status=422)
         benchmark, task = self.episode.benchmark, self.episode.task
@@ -116,7 +107,7 @@ class ServedEpisode:
         verdict = await grade_work(work, call, Deadline.start(seconds + _WAIT_SECONDS, seconds))
         return StepResult("", verdict)
 
-    async def _act(self, action: Action) -> StepResult:
+    async def _act(self, action: StepData) -> StepResult:
         if action.tool is not None:
             observation = await self.episode.call(action.tool, action.arguments)
         elif action.field != "reply":
@@ -222,10 +213,14 @@ class StepData(BaseModel):
             raise ValueError(f"needs exactly one of tool, {', '.join(TEXT_FIELDS)}, snapshot")
         return self
 
-    def read(self) -> Action:
-        """Return the action."""
-        field = next((name for name in TEXT_FIELDS if getattr(self, name) is not None), None)
-        return Action(self.tool, self.arguments, field, "" if field is None else getattr(self, field))
+    @property
+    def field(self) -> str | None:
+        """The kind of the text, None for the call of a tool."""
+        return next((name for name in TEXT_FIELDS if getattr(self, name) is not None), None)
+
+    @property
+    def text(self) -> str:
+        return "" if self.field is None else str(getattr(self, self.field))
 
 
 class Result(BaseModel):
@@ -383,7 +378,7 @@ class _Session:
             raise InvalidRequestError("there is no episode; send a reset first")
         if data.snapshot is not None:
             return await self._keep(self._episode.episode, data.snapshot.idle_seconds)
-        result = await self._episode.step(data.read())
+        result = await self._episode.step(data)
         if result.verdict is not None:
             await self._release()
         return Reply(type="observation", data=_describe_result(result).model_dump())

@@ -24,8 +24,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from harness.core.errors import describe_first_error
 from harness.core.inputs.json_text import MAX_DIGITS, BrokenJSONError, ValueCounter, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.service.errors import (
     DrainingError,
@@ -200,6 +200,17 @@ def _refuse_structures(most: int) -> ServiceError:
         code="body_too_large",
         status=413,
     )
+
+
+def require_own_origin(headers: Mapping[str, str]) -> None:
+    """Raise ServiceError for a WebSocket that a page of another site opens.
+
+    Browsers let every page open a WebSocket to any address, and name the page's origin. Other clients send
+    none.
+    """
+    origin = headers.get("origin")
+    if origin is not None and origin.partition("://")[2] != headers.get("host"):
+        raise ServiceError(403, "foreign_origin", "pages of other sites may not open a WebSocket here")
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +399,7 @@ async def _run_until_gone(scope: Scope, work: Awaitable[T]) -> T:
         with watch(leave):
             return await work
     except asyncio.CancelledError:
-        # Another cancellation than that for the client is the server's, and goes on.
+        # The server's own cancellation goes on.
         if gone and working.cancelling() == requested + 1:
             raise ClientGone from None
         raise

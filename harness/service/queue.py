@@ -88,8 +88,6 @@ class _Client:
     round: int
     waiting: collections.deque[WaitingRequest] = field(default_factory=collections.deque)
     working: int = 0
-    # The sum of the times when they began.
-    begun: float = 0.0
 
 
 def _find_order(client: _Client) -> tuple[int, int]:
@@ -193,7 +191,7 @@ class FairQueue:
         return max(0, self._places - self._working)
 
     def resize(self, places: int) -> None:
-        """Change the number of requests that work at once. Those at work go on, even if they are too many."""
+        """Change the number of requests that work at once. Requests at work go on, even too many."""
         self._places = places
         self._serve_waiting()
 
@@ -341,15 +339,12 @@ class FairQueue:
         self._waiting -= 1
         self._forget_if_idle(waiting.client)
 
-    def _refuse(self, waiting: WaitingRequest, error: BusyError) -> None:
-        if not waiting.turn.done():
-            self._leave(waiting)
-            waiting.turn.set_exception(error)
-
     def _give_up(self, waiting: WaitingRequest) -> None:
-        expected = self.estimate_wait(waiting.client)
-        message = f"no sandbox became free within {waiting.wait_seconds:.1f} s"
-        self._refuse(waiting, BusyError(message, retry_seconds=expected))
+        if not waiting.turn.done():
+            expected = self.estimate_wait(waiting.client)
+            message = f"no sandbox became free within {waiting.wait_seconds:.1f} s"
+            self._leave(waiting)
+            waiting.turn.set_exception(BusyError(message, retry_seconds=expected))
 
     def _let_late_work(self, waiting: WaitingRequest) -> None:
         waiting.is_late = True
@@ -370,7 +365,6 @@ class FairQueue:
         self._begun += now
         own = self._clients.setdefault(client, _Client(self._round))
         own.working += 1
-        own.begun += now
         self._round = max(self._round, own.round)
         own.round += 1
         return now
@@ -381,7 +375,6 @@ class FairQueue:
         self._begun = self._begun - begun if self.working else 0.0
         own = self._clients[client]
         own.working -= 1
-        own.begun = own.begun - begun if own.working else 0.0
         self._forget_if_idle(client)
         self._serve_waiting()
 

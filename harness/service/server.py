@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _LOGGER = get_logger(__name__)
-# Those of sandboxes, their streams, the engine and modules that are imported late.
+# For sandboxes, their streams, the engine and modules that are imported late.
 _OTHER_FILES = 1024
 # A client that opens a connection for each request, 256 at once, must not be refused by the kernel.
 _BACKLOG = 2048
@@ -220,7 +220,7 @@ async def serve(app: ASGIApp, service: Service, *, host: str, port: int) -> Asyn
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             await _wait_for_start(server, serving)
-            yield f"http://{_write_host(name)}:{number}"
+            yield f"http://{f'[{name}]' if ':' in name else name}:{number}"
         finally:
             await service.drain()
             server.should_exit = True
@@ -259,7 +259,3 @@ def _bind(host: str, port: int) -> socket.socket:
             hint=_HINTS.get(error.errno or 0),
         ) from error
     return listener
-
-
-def _write_host(name: str) -> str:
-    return f"[{name}]" if ":" in name else name

@@ -18,8 +18,9 @@ from harness.sandbox.stock import Stock
 from harness.service.metrics import ServiceMetrics
 from harness.service.operations import Bodies
 from harness.service.queue import FairQueue
-from harness.service.sandboxes.held_snapshots import HeldSnapshots
-from harness.service.sandboxes.sessions import SandboxSessions
+from harness.service.sandboxes.models import CreateSandboxRequest
+from harness.service.sandboxes.sessions import SandboxSession, SandboxSessions
+from harness.service.sandboxes.shares import HeldSnapshots
 from harness.service.settings import ServiceSettings
 from harness.service.verdicts.samples import ServedBenchmark, index_benchmarks
 from harness.service.verdicts.source_parser import SourceParser, open_source_parser
@@ -96,6 +97,15 @@ class Service:
         Arguments and errors are as in `FairQueue.enter`.
         """
         return self.queue.enter(client, wait_seconds=wait_seconds, hold=hold)
+
+    async def open_sandbox(self, client: str, request: CreateSandboxRequest) -> SandboxSession:
+        """Open a sandbox for a client and return it. Its start takes a place in the queue.
+
+        Raises ServiceError, at once if there is no room, and HarnessError for a fault of the engine.
+        """
+        self.sessions.require_room(client, request)
+        async with self.work(client, wait_seconds=request.wait_seconds):
+            return await self.sessions.open(client, request)
 
 
 @contextlib.asynccontextmanager

@@ -50,7 +50,7 @@ class ServiceLimits:
     session_requests: int = 16
     # The files that are sent to clients at once, each of at most `body_bytes`.
     file_replies: int = 8
-    # Those of one client, so that a client that reads slowly delays no other.
+    # The same for one client, so that a client that reads slowly delays no other.
     client_file_replies: int = 4
     # The time that requests under way get after SIGTERM.
     drain_seconds: float = 30.0

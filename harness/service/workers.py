@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast
 
 from harness.core.errors import DataError, HarnessError, SandboxError, UsageError
 from harness.core.logger import get_logger
-from harness.core.shield import complete
+from harness.core.shield import complete, complete_all
 from harness.host.local import LocalHost, log_note
 from harness.host.retries import Retries, RunStoppedError
 from harness.runs.executors.messages import ImageContent, Refusal
@@ -27,9 +27,9 @@ from harness.runs.executors.ray_nodes import (
     describe_images,
 )
 from harness.sandbox.backends.base import Backend
+from harness.sandbox.limits import Limits, count_gate_places, free_memory_mb
 from harness.sandbox.pool import SandboxPool
 from harness.service.errors import BusyError
-from harness.service.metrics import bound_concurrency
 
 Result = TypeVar("Result", covariant=True)
 _LOGGER = get_logger(__name__)
@@ -72,12 +72,32 @@ class Workers(Protocol):
 
         Args:
             item: the work.
-            seconds: the time after which nobody needs the result any more.
+            seconds: how long the result is needed.
 
         Raises:
             HarnessError: if the work fails.
             BusyError: if no machine has answered within `seconds`.
         """
+
+
+def bound_concurrency(wanted: int | None) -> int:
+    """Return how many requests may work in sandboxes at once.
+
+    The default follows from the cores and the free memory. More requests than cores make each one slower, so
+    that honest programs reach their time limits.
+
+    Raises UsageError for a number whose sandboxes do not fit into the free memory.
+    """
+    fitting = max(1, free_memory_mb() // Limits().memory_mb)
+    if wanted is None:
+        return min(count_gate_places(), fitting)
+    if wanted > fitting:
+        raise UsageError(
+            f"--max-concurrent {wanted}: the free memory of this machine has room for {fitting} sandboxes of "
+            f"{Limits().memory_mb:,} MiB",
+            hint=f"use at most {fitting}",
+        )
+    return wanted
 
 
 def make_host(
@@ -270,7 +290,7 @@ async def open_ray_workers(
         image_tags: the tags of the images by their names.
         runtime: the container runtime on all nodes.
         run_id: the label of all containers.
-        address: that of the cluster, as `connect_ray` takes it.
+        address: the address of the cluster, as `connect_ray` takes it.
         max_concurrent: how much each node does at once, None for as much as its cores and memory allow.
         on_faults: gets the number of new faults of the infrastructure.
 
@@ -299,7 +319,7 @@ async def open_ray_workers(
         finally:
             if looking is not None:
                 looking.cancel()
-                await complete(_wait_for(looking))
+                await complete_all([looking])
             await complete(members.close())
 
 
@@ -412,7 +432,3 @@ def _make_error(failure: Failure) -> HarnessError:
             return DataError(failure.message, hint=failure.hint)
         case _:
             return SandboxError(failure.message)
-
-
-async def _wait_for(task: asyncio.Task[None]) -> None:
-    await asyncio.wait([task])

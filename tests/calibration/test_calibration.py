@@ -73,7 +73,7 @@ def attack(*templates: str) -> ProgramAttack:
         (attack("serve(wrong)"), Outcome.HELD),
         (attack(EQUAL_TO_ALL), Outcome.FORGED),
         (attack("os._exit(0)"), Outcome.LOST),
-        (attack("os._exit(0)", EQUAL_TO_ALL), Outcome.FORGED),
+        pytest.param(attack("os._exit(0)", EQUAL_TO_ALL), Outcome.FORGED, marks=pytest.mark.thorough),
         # A right program is not a forgery, even if its author copied it.
         (attack(EVEN.right), Outcome.HELD),
     ],

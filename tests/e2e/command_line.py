@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO, cast
 
 import pytest
 from docker import APIClient
@@ -94,6 +95,12 @@ class RunFolder:
     def attempts(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.raw_attempts.splitlines()]
 
+    def change_manifest(self, section: str | None = None, **values: Any) -> None:
+        """Change values of the manifest, or of a section of it such as `config`."""
+        manifest = self.manifest
+        (manifest if section is None else manifest[section]).update(values)
+        (self.path / "manifest.json").write_text(json.dumps(manifest))
+
     def copy_to(self, place: Path) -> RunFolder:
         """Copy the folder, and return the copy, which a test may change."""
         return RunFolder(Path(shutil.copytree(self.path, place)))
@@ -105,21 +112,50 @@ class RunFolder:
         return [container["Id"] for container in listed]
 
 
+class ForkedCommand(subprocess.Popen[str]):
+    """A command that the fork server runs, as `subprocess` has a process that it has started itself."""
+
+    def __init__(self, arguments: Sequence[str], answers: BinaryIO, *outputs: TextIO) -> None:
+        self.args = arguments
+        self.stdin = None
+        self.stdout, self.stderr = outputs
+        self.pid = int(answers.readline())
+        self.returncode: Any = None
+        self.text_mode, self._input, self._communication_started = True, None, False
+        self._answers = answers
+
+    def _internal_poll(self, *_arguments: Any) -> Any:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._wait(0)
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> Any:
+        if self.returncode is None:
+            if not select.select([self._answers], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._answers.readline())
+            self._answers.close()
+        return self.returncode
+
+
 class ForkServer:
     """The process that forks for each call of the command.
 
     Args:
-        environment: its environment. Those of the commands replace it.
+        environment: its environment. The environments of the commands replace it.
         record: is called with the process id of each command.
+        prefix: the program and its arguments that start the process, such as one that changes the user.
     """
 
-    def __init__(self, environment: Mapping[str, str], record: Callable[[int], None]) -> None:
+    def __init__(
+        self, environment: Mapping[str, str], record: Callable[[int], None], prefix: Sequence[str] = ()
+    ) -> None:
         self._record = record
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # A request with a long environment and many arguments is one packet.
         self._requests.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         with theirs:
-            command = [sys.executable, str(FORK_SERVER), str(theirs.fileno()), str(SCRIPT)]
+            command = [*prefix, sys.executable, str(FORK_SERVER), str(theirs.fileno()), str(SCRIPT)]
             self._process = subprocess.Popen(command, env=environment, pass_fds=[theirs.fileno()])
 
     def run(
@@ -130,33 +166,64 @@ class ForkServer:
         stdin: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. Its standard input is /dev/null, or a pipe with at most PIPE_BYTES."""
-        argv = [str(argument) for argument in arguments]
-        request = {"arguments": argv, "folder": str(folder), "environment": dict(environment)}
-        reading, writing = os.pipe()
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8") as out,
             tempfile.TemporaryFile("w+", encoding="utf-8") as err,
             open(os.devnull, "rb") if stdin is None else _fill_pipe(stdin.encode()) as given,
-            open(reading) as answers,
         ):
+            process = self._fork(arguments, folder, environment, given, (out, err))
             try:
-                descriptors = [writing, given.fileno(), out.fileno(), err.fileno()]
-                socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
-            finally:
-                os.close(writing)
-            pid = int(answers.readline())
-            self._record(pid)
-            try:
-                code = int(answers.readline())
+                code = process.wait()
             except BaseException:  # the time limit of the test
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                process.kill()
                 raise
             texts = []
             for file in (out, err):
                 file.seek(0)
                 texts.append(file.read())
-        return subprocess.CompletedProcess([str(SCRIPT), *argv], code, *texts)
+        return subprocess.CompletedProcess(process.args, code, *texts)
+
+    def start(
+        self,
+        arguments: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str],
+        ignoring: Sequence[signal.Signals],
+    ) -> ForkedCommand:
+        """Start a command, whose outputs are pipes, and return at once."""
+        ends = [os.pipe() for _ in range(2)]
+        with open(os.devnull, "rb") as null, open(ends[0][1], "w") as out, open(ends[1][1], "w") as err:
+            process = self._fork(arguments, folder, environment, null, (out, err), ignoring)
+        process.stdout, process.stderr = (os.fdopen(reading, encoding="utf-8") for reading, _ in ends)
+        return process
+
+    def _fork(
+        self,
+        arguments: Sequence[str | Path],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: BinaryIO,
+        outputs: tuple[TextIO, TextIO],
+        ignoring: Sequence[signal.Signals] = (),
+    ) -> ForkedCommand:
+        argv = [str(argument) for argument in arguments]
+        request = {
+            "arguments": argv,
+            "folder": str(folder),
+            "environment": dict(environment),
+            "ignoring": [int(number) for number in ignoring],
+        }
+        reading, writing = os.pipe()
+        try:
+            descriptors = [writing, stdin.fileno(), *(each.fileno() for each in outputs)]
+            socket.send_fds(self._requests, [json.dumps(request).encode()], descriptors)
+        finally:
+            os.close(writing)
+        # Without a buffer, which would hide the second line from `select`.
+        answers = cast(BinaryIO, os.fdopen(reading, "rb", buffering=0))
+        process = ForkedCommand([str(SCRIPT), *argv], answers, *outputs)
+        self._record(process.pid)
+        return process
 
     def close(self) -> None:
         self._requests.close()
@@ -214,10 +281,30 @@ class Harness:
             preexec_fn=fill_up,
         )
 
+    def succeed(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run the command to its end, which must be a success."""
+        ended = self(*arguments, **options)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        return ended
+
     def refused(self, *arguments: str | Path, env: Mapping[str, str] = NO_ENGINE) -> tuple[int, str, str]:
         """Run a command that must fail at once, and return its exit code, stdout and stderr."""
         ended = self(*arguments, env=env)
         return ended.returncode, ended.stdout, ended.stderr
+
+    def expect_refusal(self, *arguments: str | Path, env: Mapping[str, str] = NO_ENGINE) -> str:
+        """Run a command that must end as a usage error, and return its stderr."""
+        code, stdout, stderr = self.refused(*arguments, env=env)
+        assert code == 2, stdout + stderr
+        return stderr
+
+    def only_run(self, place: str = "runs") -> RunFolder:
+        """Return the only run in a folder."""
+        (path,) = (self.folder / place).iterdir()
+        return RunFolder(path)
+
+    def read_json(self, name: str = "results.json") -> Any:
+        return json.loads((self.folder / name).read_text())
 
     def raw(self, *arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run the command to its end, with input and output as bytes."""
@@ -232,9 +319,20 @@ class Harness:
         )
 
     def start(
-        self, *arguments: str | Path, env: Mapping[str, str] = {}, ignoring: tuple[signal.Signals, ...] = ()
+        self,
+        *arguments: str | Path,
+        env: Mapping[str, str] = {},
+        ignoring: tuple[signal.Signals, ...] = (),
+        by_script: bool = False,
     ) -> subprocess.Popen[str]:
-        """Start the command and return at once. The process ends with the test at the latest."""
+        """Start the command and return at once. The process ends with the test at the latest.
+
+        The fork server starts it, unless the test is about a process `by_script`.
+        """
+        if self.server and not by_script:
+            forked = self.server.start(arguments, self.folder, {**self.environment, **env}, ignoring)
+            self._running.append(forked)
+            return forked
 
         def ignore() -> None:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -106,6 +106,9 @@ def _run_command(request: dict[str, Any], script: str, standard: tuple[int, ...]
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN if number in request["ignoring"] else usual)
     sys.argv = [script, *request["arguments"]]
     if RUN_FIRST in os.environ:
         runpy.run_path(os.environ.pop(RUN_FIRST))

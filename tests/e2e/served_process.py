@@ -47,9 +47,9 @@ class ServedProcess:
 
 
 @contextlib.contextmanager
-def start_service(harness: Harness, *options: str) -> Iterator[ServedProcess]:
+def start_service(harness: Harness, *options: str, by_script: bool = False) -> Iterator[ServedProcess]:
     """Start the command, and yield the service once it listens. The end of the block ends it."""
-    process = harness.start("serve", "--port", "0", *options)
+    process = harness.start("serve", "--port", "0", *options, by_script=by_script)
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url.startswith("http://127.0.0.1:"), process.communicate()[1]

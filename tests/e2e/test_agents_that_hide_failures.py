@@ -124,7 +124,7 @@ def test_a_resumed_run_does_not_spend_its_budget_twice(harness: Harness, server:
         env=NO_ENGINE,
     )
     assert (ended.returncode, len(server.asked)) == (3, 3), ended.stderr
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     assert len(RunFolder(folder).attempts) == 1
     log = folder / "spending.jsonl"
     log.write_text(f'{log.read_text()}{{"input_to')  # as a kill may leave it
@@ -132,14 +132,3 @@ def test_a_resumed_run_does_not_spend_its_budget_twice(harness: Harness, server:
     assert (again.returncode, len(server.asked)) == (3, 3), again.stderr
     more = harness("run", "--resume", folder, "--run-budget", "total_tokens=60", env=NO_ENGINE)
     assert (more.returncode, len(server.asked)) == (3, 4), more.stderr
-
-
-def test_a_budget_of_cost_without_prices_is_refused_before_a_request(
-    harness: Harness, server: ModelServer
-) -> None:
-    code, _, stderr = harness.refused(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--run-budget", "cost=1"),
-        *("--model", "scripted", "--base-url", server.url),
-    )
-    assert (code, server.asked) == (2, [])
-    assert "needs the prices of model 'scripted'" in stderr

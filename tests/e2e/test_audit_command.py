@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from docker import APIClient
 from e2e.command_line import ForkServer, Harness, RunFolder, wait_until
 from effort import THOROUGH
@@ -26,7 +27,7 @@ from harness.runs.store import AUDIT_RESULTS
 # A hundred and forty attacks take this long on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 
-MBPP_TASK = load_benchmark("mbpp", data="bundled").tasks[0].id
+MBPP_TASK = load_bundled("mbpp").tasks[0].id
 # Attacks of many samples take minutes. Tests in tests/security make them.
 EVERY_ATTACK = [attack for attack in list_attacks_on("ProgramTests") if attack.samples <= 5]
 OF_EACH_CLASS = 1

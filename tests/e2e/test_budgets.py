@@ -7,23 +7,19 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import harness
-from harness.api import RunResult
 from harness.core.types import Status
 from harness.runs.agents import AgentError, AttemptContext
 
 ATTEMPTS = 200
-# The number of attempts that are graded. Each of these needs a container.
+# The number of attempts that are graded.
 REPLIES = 6
 
 
 class Waiting:
     """Waits as for a model until `ATTEMPTS` attempts wait at once. Some of them then submit a reply."""
 
-    def __init__(self, reply: str) -> None:
-        self._reply = reply
+    def __init__(self) -> None:
         self._waiting = 0
         self._all_wait = asyncio.Event()
 
@@ -35,7 +31,7 @@ class Waiting:
         if self._waiting > REPLIES:
             self._waiting -= 1
             raise AgentError("no reply")
-        return self._reply
+        return "none"
 
 
 def questions(folder: Path) -> str:
@@ -45,41 +41,12 @@ def questions(folder: Path) -> str:
     return str(path)
 
 
-def programs(folder: Path) -> str:
-    path = folder / "programs.jsonl"
-    rows = [
-        {
-            "task_id": n,
-            "text": f"Return {n}.",
-            "code": f"def f():\n    return {n}",
-            "test_list": [f"assert f() == {n}"],
-            "test_setup_code": "",
-            "challenge_test_list": [],
-        }
-        for n in range(1, ATTEMPTS + 1)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
-def statuses(result: RunResult) -> Counter[Status]:
-    return Counter(record.status for record in result.attempts)
-
-
 async def test_two_hundred_attempts_wait_at_once_without_sandboxes(tmp_path: Path) -> None:
     result = await harness.run(
-        "gsm8k", agent=Waiting("none").attempt, data=questions(tmp_path), output_dir=str(tmp_path)
+        "gsm8k", agent=Waiting().attempt, data=questions(tmp_path), output_dir=str(tmp_path)
     )
-    assert statuses(result) == {Status.AGENT_ERROR: ATTEMPTS - REPLIES, Status.FAILED: REPLIES}
-
-
-@pytest.mark.timeout(200)
-async def test_two_hundred_attempts_wait_at_once_whatever_sandboxes_there_are(tmp_path: Path) -> None:
-    agent = Waiting("```python\ndef f():\n    return 0\n```")
-    result = await harness.run(
-        "mbpp", agent=agent.attempt, data=programs(tmp_path), output_dir=str(tmp_path), max_sandboxes=2
-    )
-    assert statuses(result) == {Status.AGENT_ERROR: ATTEMPTS - REPLIES, Status.FAILED: REPLIES}
+    statuses = Counter(record.status for record in result.attempts)
+    assert statuses == {Status.AGENT_ERROR: ATTEMPTS - REPLIES, Status.FAILED: REPLIES}
 
 
 async def test_max_concurrent_bounds_the_attempts_at_once(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from e2e.command_line import NO_ENGINE, Harness, RunFolder, wait_until
 from effort import THOROUGH
 from model_fixtures import MODEL_KEY
@@ -25,22 +26,24 @@ from harness.environments.kg.graph import FUNCTIONS, parse_action
 from harness.runs.trust import is_signed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+GSM8K = load_bundled("gsm8k")
+RUN = ("run", "-b", "gsm8k", "--data", "bundled")
+CHAT = (*RUN, "--agent", "chat", "--model", "scripted")
 ANSWERS = ["gsm8k", "nq", "hotpotqa", "math"]
 PROGRAMS = ["humaneval", "mbpp", "livecodebench", "livecodebench-execution", "livecodebench-test-output"]
 # An answer, a function, a program and a value. The others have prompts of the same kinds.
 QUICK = ["nq", "mbpp", "livecodebench", "livecodebench-execution"]
 
 
-async def run_chat(server: ModelServer, folder: Path, benchmark: str, **options: Any) -> RunResult:
-    return await run(
-        benchmark,
-        agent="chat",
-        data="bundled",
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(folder),
-        **options,
-    )
+async def run_chat(
+    server: ModelServer, folder: Path, benchmark: str = "gsm8k", *, endpoint: Any = None, **options: Any
+) -> RunResult:
+    """Make a run of the agent `chat`. `endpoint` has further settings of its model."""
+    place: dict[str, Any] = {"base_url": server.url}
+    if endpoint is not None:
+        place = {"endpoints": {"scripted": {"model": "scripted", **place, **endpoint}}}
+    values: dict[str, Any] = {"agent": "chat", "output_dir": str(folder), **place, **options}
+    return await run(benchmark, data="bundled", model="scripted", **values)
 
 
 def choose_tasks(benchmark: Benchmark, *, of_each_kind: int) -> list[str]:
@@ -104,16 +107,7 @@ async def test_a_solver_scores_as_the_oracle_where_it_acts(
     if not THOROUGH:
         # The form of the calls differs by the tools, and not by the kind of task.
         tasks = [next(name for name in tasks if name.startswith(tool)) for tool in ("os/", "db/")]
-    endpoints = {"scripted": {"model": "scripted", "base_url": server.url, "tool_mode": mode}}
-    result = await run(
-        "agentbench",
-        agent="chat",
-        data="bundled",
-        model="scripted",
-        endpoints=endpoints,  # type: ignore[arg-type]
-        task_ids=tasks,
-        output_dir=str(tmp_path),
-    )
+    result = await run_chat(server, tmp_path, "agentbench", endpoint={"tool_mode": mode}, task_ids=tasks)
     assert solver.unknown == []
     assert [(record.task_id, record.error) for record in result.attempts if not record.resolved] == []
     assert all(("tools" in asked.body) is is_native for asked in server.asked)
@@ -136,19 +130,18 @@ def test_a_whole_run_works_at_a_server_of_the_messages_api(
         if "get_temperature" in str(asked.body.get("tools"))
         else solver(asked)
     )
-    ended = harness(
+    harness.succeed(
         *("run", "-b", name, "--data", "bundled", "--agent", "chat", "-t", task, "-o", "results.json"),
         *("--model", "scripted", "--api", "messages", "--base-url", server.url),
         env={"ANTHROPIC_API_KEY": MODEL_KEY, "OPENAI_API_KEY": "sk-of-another-company"},
     )
-    assert ended.returncode == 0, ended.stderr
     assert solver.unknown == []
-    (attempt,) = json.loads((harness.folder / "results.json").read_text())["attempts"]
+    (attempt,) = harness.read_json()["attempts"]
     assert attempt["status"] == "passed", attempt
     assert attempt["metrics"]["input_tokens"] == 10 * attempt["metrics"]["model_requests"]
     assert {asked.path for asked in server.asked} == {"/v1/messages"}
     assert {asked.headers["x-api-key"] for asked in server.asked} == {MODEL_KEY}
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     assert RunFolder(folder).manifest["config"]["api"] == "messages"
 
 
@@ -171,20 +164,9 @@ async def test_a_model_plays_a_game_on_the_host_to_its_end(
         return completion(f"I attack. {json.dumps(move)}")
 
     server.script = script
-    result = await run(
-        "agentbench",
-        agent="chat",
-        data="bundled",
-        model="scripted",
-        endpoints={
-            "scripted": {
-                "model": "scripted",
-                "base_url": server.url,
-                "tool_mode": "native" if is_native else "text",
-            }
-        },
-        task_ids=["card/dev/baseline1/first/0"],
-        output_dir=str(tmp_path),
+    endpoint = {"tool_mode": "native" if is_native else "text"}
+    result = await run_chat(
+        server, tmp_path, "agentbench", endpoint=endpoint, task_ids=["card/dev/baseline1/first/0"]
     )
     (record,) = result.attempts
     assert record.status in (Status.PASSED, Status.FAILED), record.error
@@ -211,16 +193,11 @@ async def test_a_model_answers_a_question_by_agentbenchs_function_calls(
         return completion(f"I know it. Final Answer: #{made[-1]}")
 
     server.script = script
-    endpoint = {"model": "scripted", "base_url": server.url, "tool_mode": "native"}
-    result = await run(
-        "agentbench",
-        agent="chat",
-        data="bundled",
-        model="scripted",
-        endpoints={"scripted": endpoint},
+    result = await run_chat(
+        *(server, tmp_path, "agentbench"),
+        endpoint={"tool_mode": "native"},
         options={"protocol": "fc"},
         task_ids=[task_id],
-        output_dir=str(tmp_path),
     )
     (record,) = result.attempts
     assert record.status is Status.PASSED, record.error
@@ -253,7 +230,7 @@ async def test_nothing_of_a_reference_reaches_the_model(
 
 async def test_the_key_is_in_no_file_of_the_run(server: ModelServer, tmp_path: Path) -> None:
     server.script = lambda asked: completion(f"{MODEL_KEY} is your key")
-    result = await run_chat(server, tmp_path, "gsm8k", sample_size=2)
+    result = await run_chat(server, tmp_path, sample_size=2)
     files = [path for path in result.folder.rglob("*") if path.is_file()]
     assert len(files) > 4
     assert [path.name for path in files if MODEL_KEY in path.read_text()] == []
@@ -279,28 +256,6 @@ async def test_output_of_a_tool_cannot_become_a_message(server: ModelServer, tmp
     assert {tool["type"] for tool in tools_offered(server)} == {"function"}
 
 
-async def guess(_context: AttemptContext) -> str:
-    return "42"
-
-
-async def test_an_agent_that_never_asks_its_model_is_reported(
-    harness: Harness, server: ModelServer, tmp_path: Path
-) -> None:
-    await run(
-        "gsm8k",
-        agent=guess,
-        data="bundled",
-        sample_size=2,
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(tmp_path),
-    )
-    remark = "the agent asked the model in 0 of 2 attempts"
-    place = ("--output-dir", tmp_path)
-    assert remark in harness("show", "latest", *place, env=NO_ENGINE).stdout
-    assert remark in harness("report", "latest", "--format", "html", *place, env=NO_ENGINE).stdout
-
-
 class ToolCaller:
     """Asks for the tool mode, and hands in nothing."""
 
@@ -315,15 +270,7 @@ async def test_the_tool_mode_that_the_probe_found_is_in_the_manifest_and_is_show
     harness: Harness, server: ModelServer, tmp_path: Path
 ) -> None:
     server.script = lambda asked: completion(calls=[("get_temperature", {"city": "Oslo"})])
-    result = await run(
-        "gsm8k",
-        agent=ToolCaller,
-        data="bundled",
-        sample_size=2,
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(tmp_path),
-    )
+    result = await run_chat(server, tmp_path, agent=ToolCaller, sample_size=2)
     manifest = RunFolder(result.folder).manifest
     assert manifest["tool_mode"] == "native"
     assert is_signed(manifest), "the run can be resumed without --trust"
@@ -332,133 +279,68 @@ async def test_the_tool_mode_that_the_probe_found_is_in_the_manifest_and_is_show
 
 
 async def test_samples_of_a_task_are_asked_for_at_once(server: ModelServer, tmp_path: Path) -> None:
-    server.script = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
-    result = await run_chat(server, tmp_path, "gsm8k", sample_size=3, n_samples=5)
+    server.script = Solver(GSM8K)
+    result = await run_chat(server, tmp_path, sample_size=3, n_samples=5)
     assert (result.summary.attempts, result.summary.resolved) == (15, 3)
     assert [asked.body["n"] for asked in server.asked] == [5, 5, 5]
 
 
-async def test_the_use_of_the_model_is_in_the_results(server: ModelServer, tmp_path: Path) -> None:
-    server.script = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
-    result = await run_chat(server, tmp_path, "gsm8k", sample_size=3)
-    assert [record.metrics["input_tokens"] for record in result.attempts] == [10] * 3
-    assert all(record.metrics["cost"] is None for record in result.attempts)
-
-
-async def test_a_wrong_key_ends_the_run_with_one_error(harness: Harness, server: ModelServer) -> None:
-    server.script = lambda asked: error(401, f"wrong key {MODEL_KEY}")
-    ended = harness(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat"),
-        *("--model", "scripted", "--base-url", server.url),
-        env={**NO_ENGINE, "OPENAI_API_KEY": MODEL_KEY},
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert ended.stderr.count("refuses all requests") == 1
-    assert MODEL_KEY not in ended.stdout + ended.stderr
-
-
-def test_a_run_that_the_server_refuses_at_once_leaves_no_folder(
+def test_a_wrong_key_ends_the_run_with_one_error_and_leaves_no_folder(
     harness: Harness, server: ModelServer
 ) -> None:
-    command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--model", "scripted")
-    server.script = lambda asked: error(401, "wrong key")
-    ended = harness(*command, "--base-url", server.url, env=NO_ENGINE)
-    assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
-    assert "refuses all requests: HTTP 401: wrong key" in ended.stderr
+    server.script = lambda asked: error(401, f"wrong key {MODEL_KEY}")
+    env = {**NO_ENGINE, "OPENAI_API_KEY": MODEL_KEY}
+    code, stdout, stderr = harness.refused(*CHAT, "--base-url", server.url, env=env)
+    assert (code, stdout) == (2, ""), stderr
+    assert stderr.count("refuses all requests: HTTP 401: wrong key") == 1
+    assert MODEL_KEY not in stderr
     assert list((harness.folder / "runs").iterdir()) == []
 
 
 def test_a_run_that_the_server_refuses_later_keeps_its_folder(harness: Harness, server: ModelServer) -> None:
-    command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--model", "scripted")
     server.script = lambda asked: completion("#### 1") if asked.number == 0 else error(402, "no credit")
-    ended = harness(*command, "--base-url", server.url, "--max-concurrent", "1", env=NO_ENGINE)
-    assert ended.returncode == 2, ended.stderr
-    (folder,) = (harness.folder / "runs").iterdir()
-    again = harness("run", "--resume", "latest", env=NO_ENGINE)
-    assert (again.returncode, len(RunFolder(folder).attempts)) == (2, 1), again.stderr
+    harness.expect_refusal(*CHAT, "--base-url", server.url, "--max-concurrent", "1")
+    harness.expect_refusal("run", "--resume", "latest")
+    assert len(harness.only_run().attempts) == 1
 
 
-def test_a_server_of_openai_needs_a_key(harness: Harness) -> None:
-    code, _, stderr = harness.refused(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--model", "gpt-x"),
-        env={**NO_ENGINE, "OPENAI_API_KEY": ""},
-    )
-    assert code == 2
-    assert "OPENAI_API_KEY" in stderr
-
-
+# tests/unit/test_mistakes.py has the other refusals.
 def test_anthropics_server_needs_its_own_key(harness: Harness) -> None:
-    code, _, stderr = harness.refused(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--model", "m", "--api", "messages"),
-        env={**NO_ENGINE, "ANTHROPIC_API_KEY": "", "ANTHROPIC_BASE_URL": ""},
-    )
-    assert code == 2
+    unset = dict.fromkeys(("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"), "")
+    stderr = harness.expect_refusal(*RUN, "--model", "m", "--api", "messages", env={**NO_ENGINE, **unset})
     assert "ANTHROPIC_API_KEY is not set" in stderr
 
 
-def test_an_api_that_does_not_exist_is_refused(harness: Harness) -> None:
-    code, _, stderr = harness.refused(
-        "run", "-b", "gsm8k", "--data", "bundled", "--model", "m", "--api", "completions"
-    )
-    assert code == 2
-    assert "--api must be 'chat', 'responses' or 'messages', not" in stderr
-
-
-def test_an_api_without_a_model_is_refused(harness: Harness) -> None:
-    code, _, stderr = harness.refused("run", "-b", "gsm8k", "--data", "bundled", "--api", "messages")
-    assert code == 2
-    assert "does not read --api" in stderr
-
-
 def test_a_dry_run_shows_the_endpoint(harness: Harness) -> None:
-    code, stdout, stderr = harness.refused(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--model", "m", "--dry-run"),
-        *("--base-url", "http://localhost:1/v1"),
-    )
-    assert code == 0, stderr
+    place = ("--base-url", "http://localhost:1/v1")
+    stdout = harness.succeed(*RUN, "--model", "m", "--dry-run", *place, env=NO_ENGINE).stdout
     assert "agent      chat\nmodel      m at http://localhost:1/v1 (api: chat)\n" in stdout
-
-
-def test_the_chat_agent_needs_a_model(harness: Harness) -> None:
-    code, _, stderr = harness.refused("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat")
-    assert code == 2
-    assert "agent 'chat' needs a model" in stderr
 
 
 async def test_the_budget_of_a_run_stops_it_and_more_budget_finishes_it(
     harness: Harness, server: ModelServer
 ) -> None:
-    server.script = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
-    command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--model", "scripted")
-    ended = harness(
-        *command,
-        *("--base-url", server.url, "--max-concurrent", "1", "--run-budget", "total_tokens=45"),
-        env=NO_ENGINE,
-    )
+    server.script = Solver(GSM8K)
+    options = ("--base-url", server.url, "--max-concurrent", "1", "--run-budget", "total_tokens=45")
+    ended = harness(*CHAT, *options, env=NO_ENGINE)
     assert ended.returncode == 3, ended.stderr
     assert "budget of 45 total_tokens" in ended.stderr
     assert "harness run --resume RUN --run-budget total_tokens=NUMBER" in ended.stderr
     asked = len(server.asked)
     assert asked == 3
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     again = harness("run", "--resume", folder, env=NO_ENGINE)
     assert (again.returncode, len(server.asked)) == (3, asked)
-    finished = harness("run", "--resume", folder, "--run-budget", "total_tokens=100000", env=NO_ENGINE)
-    assert finished.returncode == 0, finished.stderr
-    tasks = len(load_benchmark("gsm8k", data="bundled", notify=print).tasks)
-    assert len(server.asked) == tasks
+    harness.succeed("run", "--resume", folder, "--run-budget", "total_tokens=100000", env=NO_ENGINE)
+    assert len(server.asked) == len(GSM8K.tasks)
 
 
 async def test_a_killed_run_pays_for_no_finished_attempt_again(harness: Harness, server: ModelServer) -> None:
-    solver = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
+    solver = Solver(GSM8K)
     server.script = lambda asked: (
         solver(asked) if asked.number < 4 else RawReply(200, dict(solver(asked)), wait_seconds=600)
     )
-    process = harness.start(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--agent", "chat", "--model", "scripted"),
-        *("--base-url", server.url, "--max-concurrent", "2"),
-        env=NO_ENGINE,
-    )
+    process = harness.start(*CHAT, "--base-url", server.url, "--max-concurrent", "2", env=NO_ENGINE)
     runs = harness.folder / "runs"
     wait_until(lambda: len(server.asked) >= 6, "six requests")
     (path,) = runs.iterdir()
@@ -468,56 +350,37 @@ async def test_a_killed_run_pays_for_no_finished_attempt_again(harness: Harness,
     finished = {attempt["task_id"] for attempt in RunFolder(path).attempts}
     server.asked.clear()
     server.script = solver
-    ended = harness("run", "--resume", path, env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
-    benchmark = load_benchmark("gsm8k", data="bundled", notify=print)
-    assert len(server.asked) == len(benchmark.tasks) - len(finished)
-    prompts = [task.prompt for task in benchmark.tasks if task.id in finished]
+    harness.succeed("run", "--resume", path, env=NO_ENGINE)
+    assert len(server.asked) == len(GSM8K.tasks) - len(finished)
+    prompts = [task.prompt for task in GSM8K.tasks if task.id in finished]
     assert [prompt for prompt in prompts if json.dumps(prompt)[1:-1] in all_sent(server)] == []
 
 
 async def test_a_server_that_stays_away_stops_the_run(server: ModelServer, tmp_path: Path) -> None:
     server.script = lambda asked: error(500, "out of memory")
-    endpoint = {"model": "scripted", "base_url": server.url, "request_seconds": 0.5}
     with pytest.raises(RunStoppedError, match="out of memory"):
-        await run(
-            "gsm8k",
-            agent="chat",
-            data="bundled",
-            model="scripted",
-            endpoints={"scripted": endpoint},
-            output_dir=str(tmp_path),
-        )
+        await run_chat(server, tmp_path, endpoint={"request_seconds": 0.5})
 
 
 async def test_a_request_that_always_fails_is_no_outage(server: ModelServer, tmp_path: Path) -> None:
-    solver = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
-    first = load_benchmark("gsm8k", data="bundled", notify=print).tasks[0].prompt.strip()
+    solver = Solver(GSM8K)
+    first = GSM8K.tasks[0].prompt.strip()
     server.script = lambda asked: (
         error(500, "cannot parse") if first in asked.messages[-1]["content"] else solver(asked)
     )
     server.wait_seconds = 0.3
-    endpoint = {"model": "scripted", "base_url": server.url, "request_seconds": 2.0}
-    result = await run(
-        "gsm8k",
-        agent="chat",
-        data="bundled",
-        model="scripted",
-        endpoints={"scripted": endpoint},
-        output_dir=str(tmp_path),
-    )
+    result = await run_chat(server, tmp_path, endpoint={"request_seconds": 2.0})
     assert result.summary.statuses[Status.INFRA_ERROR] == 1
     assert result.summary.resolved == result.summary.total - 1
 
 
 def test_an_own_agent_asks_the_model_of_the_run(harness: Harness, server: ModelServer) -> None:
-    server.script = Solver(load_benchmark("gsm8k", data="bundled", notify=print))
-    ended = harness(
-        *("run", "-b", "gsm8k", "--data", "bundled", "--agent", EXAMPLES / "model_agent.py"),
-        *("--model", "scripted", "--base-url", server.url, "-o", "results.json"),
+    server.script = Solver(GSM8K)
+    harness.succeed(
+        *(*RUN, "--agent", EXAMPLES / "model_agent.py", "--model", "scripted"),
+        *("--base-url", server.url, "-o", "results.json"),
         env=NO_ENGINE,
     )
-    assert ended.returncode == 0, ended.stderr
-    found = json.loads((harness.folder / "results.json").read_text())
+    found = harness.read_json()
     assert found["summary"]["rate"] == 1.0
     assert {attempt["metrics"]["model_requests"] for attempt in found["attempts"]} == {2}

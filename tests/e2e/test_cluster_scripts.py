@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socketserver
 import subprocess
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,14 +39,50 @@ echo '7;cluster'
 """
 
 
-def install(harness: Harness, name: str, source: str) -> dict[str, str]:
+# Stands in for the command. The process of the tests runs it, because a start of the script imports for long.
+COMMAND = """#!{python} -SE
+import json, socket, sys, os
+with socket.socket(socket.AF_UNIX) as tests:
+    tests.connect({place!r})
+    tests.sendall(json.dumps([os.getcwd(), *sys.argv[1:]]).encode() + b"\\n")
+    code, out, err = json.loads(tests.makefile().read())
+sys.stdout.write(out)
+sys.stderr.write(err)
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def command(module_harness: Harness) -> Iterator[Path]:
+    """Yield the program that stands in for the command."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            folder, *arguments = json.loads(self.rfile.readline())
+            ended = module_harness(*arguments, folder=Path(folder))
+            reply = [ended.returncode, ended.stdout, ended.stderr]
+            self.wfile.write(json.dumps(reply).encode())
+
+    place = str(module_harness.folder / "command.socket")
+    path = module_harness.folder / "harness"
+    path.write_text(COMMAND.format(python=sys.executable, place=place))
+    path.chmod(0o755)
+    with socketserver.ThreadingUnixStreamServer(place, Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield path
+        server.shutdown()
+        thread.join()
+
+
+def install(harness: Harness, command: Path, name: str, source: str) -> dict[str, str]:
     """Put a stand-in on the PATH, and return the environment of the script."""
     programs = harness.folder / "programs"
     programs.mkdir(exist_ok=True)
     (programs / name).write_text(source)
     (programs / name).chmod(0o755)
     path = f"{programs}:{os.environ['PATH']}"
-    return {**harness.environment, "PATH": path, "HARNESS": str(SCRIPT)}
+    return {**harness.environment, "PATH": path, "HARNESS": str(command)}
 
 
 def start(script: str, *arguments: str | Path, env: dict[str, str], folder: Path) -> tuple[int, str]:
@@ -62,9 +102,8 @@ def start(script: str, *arguments: str | Path, env: dict[str, str], folder: Path
 
 @pytest.fixture(scope="module")
 def one(module_harness: Harness) -> RunFolder:
-    ended = module_harness("run", *OPTIONS, "--output-dir", "one", "--max-concurrent", "1")
-    assert ended.returncode == 0, ended.stderr
-    return RunFolder(next((module_harness.folder / "one").iterdir()))
+    module_harness.succeed("run", *OPTIONS, "--output-dir", "one", "--max-concurrent", "1")
+    return module_harness.only_run("one")
 
 
 def assert_equal(merged: Sequence[Path], one: RunFolder) -> None:
@@ -81,9 +120,11 @@ def test_shellcheck_finds_nothing(path: Path) -> None:
     assert (found.stdout, found.returncode) == ("", 0)
 
 
-def test_the_shards_of_several_hosts_are_merged_into_one_run(module_harness: Harness, one: RunFolder) -> None:
+def test_the_shards_of_several_hosts_are_merged_into_one_run(
+    module_harness: Harness, command: Path, one: RunFolder
+) -> None:
     folder = module_harness.folder
-    env = install(module_harness, "ssh", SSH) | {
+    env = install(module_harness, command, "ssh", SSH) | {
         "HOSTS": "alpha beta",
         "HOSTS_FOLDER": str(folder / "hosts"),
         "REMOTE": "it's here",
@@ -94,32 +135,29 @@ def test_the_shards_of_several_hosts_are_merged_into_one_run(module_harness: Har
     assert_equal([*(folder / "by ssh/merged").iterdir()], one)
 
 
-def test_a_failed_host_is_named_and_nothing_is_merged(module_harness: Harness) -> None:
+def test_a_failed_host_is_named_and_nothing_is_merged(module_harness: Harness, command: Path) -> None:
     folder = module_harness.folder
-    env = install(module_harness, "ssh", SSH) | {"HOSTS": "alpha", "HOSTS_FOLDER": str(folder / "failing")}
+    env = install(module_harness, command, "ssh", SSH) | {
+        "HOSTS": "alpha",
+        "HOSTS_FOLDER": str(folder / "failing"),
+    }
     code, output = start("ssh/run.sh", folder / "failed", "-b", "no-such", env=env, folder=folder)
     assert (code, "shard 1 on alpha exited with 2" in output) == (3, True)
     assert "unknown benchmark 'no-such'" in (folder / "failed/1.log").read_text()
     assert not (folder / "failed/merged").exists()
 
 
-def test_a_slurm_array_is_merged_into_one_run(module_harness: Harness, one: RunFolder) -> None:
+def test_a_slurm_array_is_merged_into_one_run_and_a_shard_started_again_is_not_repeated(
+    module_harness: Harness, command: Path, one: RunFolder
+) -> None:
     folder = module_harness.folder
-    env = install(module_harness, "sbatch", SBATCH)
+    env = install(module_harness, command, "sbatch", SBATCH)
     code, output = start("slurm/submit.sh", "2", folder / "by slurm", *OPTIONS, env=env, folder=folder)
     assert code == 0, output
     assert_equal([*(folder / "by slurm/merged").iterdir()], one)
-
-
-def test_a_shard_that_is_started_again_is_finished_and_not_repeated(
-    module_harness: Harness, one: RunFolder
-) -> None:
-    folder = module_harness.folder
-    env = {**module_harness.environment, "HARNESS": str(SCRIPT)}
-    for _ in range(2):
-        code, output = start("shard.sh", "1", "2", folder / "again", *OPTIONS, env=env, folder=folder)
-        assert code == 0, output
-    (shard,) = (folder / "again/1").iterdir()
+    code, output = start("shard.sh", "1", "2", folder / "by slurm", *OPTIONS, env=env, folder=folder)
+    assert code == 0, output
+    (shard,) = (folder / "by slurm/1").iterdir()
     assert len((shard / "attempts.jsonl").read_text().splitlines()) == 1
 
 
@@ -131,9 +169,9 @@ case $1 in get) echo {condition} ;; *) echo "$*" >>"$0.log" ;; esac
 
 @pytest.mark.parametrize(("condition", "code"), [("Complete", 0), ("FailureTarget Failed", 3)])
 def test_the_script_for_kubernetes_merges_only_after_all_shards(
-    harness: Harness, condition: str, code: int
+    harness: Harness, command: Path, condition: str, code: int
 ) -> None:
-    environment = install(harness, "kubectl", KUBECTL.replace("{condition}", condition))
+    environment = install(harness, command, "kubectl", KUBECTL.replace("{condition}", condition))
     ended, output = start("kubernetes/submit.sh", env=environment, folder=harness.folder)
     assert ended == code, output
     calls = (harness.folder / "programs/kubectl.log").read_text()

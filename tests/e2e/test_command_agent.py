@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from docker import APIClient
 from model_fixtures import MODEL_KEY
 from model_server import ModelServer, completion
@@ -20,6 +24,7 @@ from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
 from harness.environments.spec import EnvironmentSpec
 from harness.host.retries import RunStoppedError
+from harness.runs.agents.command import agent
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.machine.agent_images import build_agent_images, read_agent_source
 
@@ -27,6 +32,9 @@ SERVER = Path(__file__).parents[1] / "mcp_servers" / "tools.py"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "command_agent"
 HUMANEVAL = "HumanEval-sample/12"
 CHECK, ANSWER = "os/sample/checks/1", "os/sample/states/3"
+PROGRAMS = load_bundled("humaneval")
+REPLY = f"```python\n{PROGRAMS.references[HUMANEVAL].solution}\n```"
+further = partial(pytest.param, marks=pytest.mark.thorough)
 
 
 @pytest.fixture(scope="module")
@@ -43,23 +51,23 @@ def tiny(client: APIClient) -> str:
     return "tiny"
 
 
-async def run_program(
-    folder: Path, program: str, *, benchmark: str = "humaneval", **options: Any
+async def run_tasks(
+    folder: Path, *tasks: str, server: ModelServer | None = None, **options: Any
 ) -> RunResult:
-    """Run a shell script as the program of an agent."""
-    command = {"cmd": "bash -c " + _quote(program), **options.pop("command", {})}
-    return await run(
-        benchmark,
-        agent="command",
-        data="bundled",
-        command=command,
-        output_dir=str(folder),
-        **options,
-    )
+    """Run the agent `command` at tasks of one benchmark, with the model of a server if it has one."""
+    model = {"model": "scripted", "base_url": server.url} if server else {}
+    values: dict[str, Any] = {"agent": "command", "output_dir": str(folder), **model, **options}
+    benchmark = "humaneval" if tasks[0] == HUMANEVAL else "agentbench"
+    return await run(benchmark, data="bundled", task_ids=[*tasks], **values)
 
 
-def _quote(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+async def run_script(
+    folder: Path, script: str, task: str = HUMANEVAL, *, command: Mapping[str, Any] = {}, **options: Any
+) -> AttemptRecord:
+    """Run a shell script as the program of an agent at one task."""
+    quoted = script.replace("'", "'\\''")
+    made = await run_tasks(folder, task, command={"cmd": f"bash -c '{quoted}'", **command}, **options)
+    return only(made)
 
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:
@@ -68,8 +76,10 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def list_runs(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return the summary of the only run in a folder."""
+    (path,) = folder.glob("*/summary.json")
+    return dict(json.loads(path.read_text()))
 
 
 def read_end(folder: Path) -> dict[str, Any]:
@@ -83,27 +93,16 @@ def only(result: RunResult) -> AttemptRecord:
     return record
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "tasks"), [("humaneval", [HUMANEVAL]), ("agentbench", [CHECK])], ids=str
-)
+@pytest.mark.parametrize("task", [HUMANEVAL, CHECK])
 async def test_an_agent_in_a_container_solves_tasks_through_the_relay(
-    server: ModelServer, tmp_path: Path, tiny: str, benchmark: str, tasks: list[str]
+    server: ModelServer, tmp_path: Path, tiny: str, task: str
 ) -> None:
+    benchmark = "humaneval" if task == HUMANEVAL else "agentbench"
     server.script = solver = Solver(load_benchmark(benchmark, data="bundled", notify=print))
-    result = await run(
-        benchmark,
-        agent="command",
-        data="bundled",
-        task_ids=tasks,
-        command={"cmd": "tiny-agent", "image": tiny, "submission": "submit"},
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(tmp_path),
-    )
+    command = {"cmd": "tiny-agent", "image": tiny, "submission": "submit"}
+    record = only(await run_tasks(tmp_path, task, server=server, command=command))
     assert solver.unknown == []
-    assert [(each.task_id, each.status, each.error) for each in result.attempts] == [
-        (task, Status.PASSED, None) for task in tasks
-    ]
+    assert (record.status, record.error) == (Status.PASSED, None)
     assert {asked.headers["authorization"] for asked in server.asked} == {f"Bearer {MODEL_KEY}"}
 
 
@@ -113,16 +112,9 @@ async def test_a_program_finds_neither_the_key_nor_a_network(server: ModelServer
         grep -rsl "$KEY_PART" /tmp /work /etc /opt /root /dev/shm || echo none
         cat /proc/net/dev | tail -n +3 | cut -d: -f1
     """
-    result = await run_program(
-        tmp_path,
-        script,
-        task_ids=[HUMANEVAL],
-        model="scripted",
-        base_url=server.url,
-        command={"env": {"KEY_PART": MODEL_KEY[:6]}},
-    )
+    record = await run_script(tmp_path, script, server=server, command={"env": {"KEY_PART": MODEL_KEY[:6]}})
     end = read_end(tmp_path)
-    assert only(result).status is Status.FAILED
+    assert record.status is Status.FAILED
     assert MODEL_KEY not in json.dumps(end)
     assert end["stdout"].splitlines()[-1].strip() == "lo"
     assert "none" in end["stdout"]
@@ -132,42 +124,31 @@ async def test_a_variable_with_the_key_does_not_enter_the_container(
     server: ModelServer, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match=r"'command\.env\.MY_KEY' holds the key"):
-        await run_program(
-            tmp_path,
-            "true",
-            task_ids=[HUMANEVAL],
-            model="scripted",
-            base_url=server.url,
-            command={"env": {"MY_KEY": f"x{MODEL_KEY}"}},
-        )
+        await run_script(tmp_path, "true", server=server, command={"env": {"MY_KEY": f"x{MODEL_KEY}"}})
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "tasks"),
-    [("humaneval", [HUMANEVAL]), pytest.param("agentbench", [CHECK], marks=pytest.mark.thorough)],
-    ids=str,
-)
+@pytest.mark.parametrize("task", [HUMANEVAL, pytest.param(CHECK, marks=pytest.mark.thorough)])
 async def test_a_program_that_is_not_in_the_sandbox_ends_the_run_before_it_costs_an_attempt(
-    tmp_path: Path, benchmark: str, tasks: list[str]
+    tmp_path: Path, task: str
 ) -> None:
     with pytest.raises(UsageError, match='program "tiny-agnet" is not in the sandbox'):
-        await run(
-            benchmark,
-            agent="command",
-            data="bundled",
-            task_ids=tasks,
-            command={"cmd": "tiny-agnet {prompt_file}"},
-            output_dir=str(tmp_path),
-        )
-    assert list_runs(tmp_path) == []
+        await run_tasks(tmp_path, task, command={"cmd": "tiny-agnet {prompt_file}"})
+    assert os.listdir(tmp_path) == []
 
 
 async def test_a_run_stops_whose_program_starts_in_none_of_its_first_attempts(tmp_path: Path) -> None:
+    tasks = [task.id for task in PROGRAMS.tasks[:5]]
     with pytest.raises(RunStoppedError, match=r"first 3 attempt.* exit code 127 .*nowhere: .*not found"):
-        await run_program(tmp_path, "nowhere", sample_size=5, max_concurrent=1)
-    (folder,) = list_runs(tmp_path)
-    summary = json.loads((folder / "summary.json").read_text())
-    assert summary["statuses"] == {"agent_error": 3, "cancelled": 2}
+        await run(
+            *("humaneval",),
+            agent="command",
+            data="bundled",
+            task_ids=tasks,
+            command={"cmd": "bash -c nowhere"},
+            max_concurrent=1,
+            output_dir=str(tmp_path),
+        )
+    assert read_summary(tmp_path)["statuses"] == {"agent_error": 3, "cancelled": 2}
 
 
 @pytest.mark.parametrize(
@@ -182,54 +163,30 @@ async def test_a_run_stops_whose_program_starts_in_none_of_its_first_attempts(tm
 async def test_a_program_submits_in_several_ways(
     tmp_path: Path, script: str, command: dict[str, Any]
 ) -> None:
-    benchmark = load_benchmark("humaneval", data="bundled", notify=print)
-    solution = benchmark.references[HUMANEVAL].solution
-    (tmp_path / "runs").mkdir()
     quoted = script.replace("{}", '"$SOLUTION"')
-    result = await run_program(
-        tmp_path / "runs",
-        quoted,
-        task_ids=[HUMANEVAL],
-        command={"env": {"SOLUTION": f"```python\n{solution}\n```"}, **command},
-    )
-    record = only(result)
+    record = await run_script(tmp_path, quoted, command={"env": {"SOLUTION": REPLY}, **command})
     assert (record.status, record.error) == (Status.PASSED, None)
 
 
 @pytest.mark.parametrize(
-    ("script", "command", "error"),
+    ("script", "command", "status", "error"),
     [
-        pytest.param("echo late >&2; exit 3", {}, "exit code 3 before it submitted: late", id="exit code"),
-        pytest.param("kill -9 $$", {}, "signal 9", id="signal", marks=pytest.mark.thorough),
-        pytest.param("true", {"submission": "submit"}, "without a submission", id="nothing"),
-        pytest.param(
-            "true", {"submission_file": "x"}, "x is not a file", id="no file", marks=pytest.mark.thorough
-        ),
-        pytest.param("mkfifo x", {"submission_file": "x"}, "x is not a file", id="pipe"),
+        ("echo late >&2; exit 3", {}, Status.AGENT_ERROR, "exit code 3 before it submitted: late"),
+        further("kill -9 $$", {}, Status.AGENT_ERROR, "signal 9"),
+        ("true", {"submission": "submit"}, Status.AGENT_ERROR, "without a submission"),
+        further("true", {"submission_file": "x"}, Status.AGENT_ERROR, "x is not a file"),
+        ("mkfifo x", {"submission_file": "x"}, Status.AGENT_ERROR, "x is not a file"),
+        ("echo x; harness-submit ''", {}, Status.FAILED, "the program submitted an empty answer; "),
+        further("echo log >&2", {}, Status.FAILED, "the program printed nothing; "),
+        further("touch x", {"submission_file": "x"}, Status.FAILED, '"x" is empty; '),
     ],
 )
-async def test_a_program_without_a_submission_is_an_error_of_the_agent(
-    tmp_path: Path, script: str, command: dict[str, Any], error: str
+async def test_a_missing_submission_is_an_error_of_the_agent_and_an_empty_one_is_named(
+    tmp_path: Path, script: str, command: dict[str, Any], status: Status, error: str
 ) -> None:
-    record = only(await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command))
-    assert record.status is Status.AGENT_ERROR
+    record = await run_script(tmp_path, script, command=command)
+    assert record.status is status
     assert error in str(record.error)
-
-
-@pytest.mark.parametrize(
-    ("script", "command", "remark"),
-    [
-        ("echo x; harness-submit ''", {}, "the program submitted an empty answer; "),
-        pytest.param("echo log >&2", {}, "the program printed nothing; ", marks=pytest.mark.thorough),
-        pytest.param("touch x", {"submission_file": "x"}, '"x" is empty; ', marks=pytest.mark.thorough),
-    ],
-)
-async def test_an_empty_submission_is_named_in_the_error(
-    tmp_path: Path, script: str, command: dict[str, Any], remark: str
-) -> None:
-    record = only(await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command))
-    assert record.status is Status.FAILED
-    assert str(record.error).startswith(remark)
 
 
 CALL_TOOL = """
@@ -254,14 +211,12 @@ async def test_the_end_of_a_tools_command_spares_the_program_and_what_it_starts(
         kill -0 $child || exit 5
         harness-submit done
     """
-    result = await run_program(
-        tmp_path, script, benchmark="agentbench", task_ids=[ANSWER], command={"env": {"CALL_TOOL": CALL_TOOL}}
-    )
-    record = only(result)
+    record = await run_script(tmp_path, script, ANSWER, command=CALLING)
     assert record.status is Status.FAILED, record.error
     assert read_end(tmp_path)["exit_code"] == 0
 
 
+CALLING = {"env": {"CALL_TOOL": CALL_TOOL}}
 APPEND = "Add numbers with mcp__sums__add."
 SUMS = {
     "name": "sums",
@@ -273,10 +228,7 @@ SUMS = {
 
 async def test_a_program_calls_the_tools_of_a_users_server(tmp_path: Path) -> None:
     script = """python3 -c "$CALL_TOOL" add '{"a": 40, "b": 2}'"""
-    command = {"env": {"CALL_TOOL": CALL_TOOL}}
-    record = only(
-        await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command, mcp_servers=[SUMS])
-    )
+    record = await run_script(tmp_path, script, command=CALLING, mcp_servers=[SUMS])
     assert '"text":"42"' in str(record.agent_output)
     assert record.metrics["mcp"]["sums"]["tools"]["add"]["calls"] == 1
 
@@ -288,17 +240,8 @@ async def test_a_baseline_of_a_program_lacks_the_tools_and_the_prompt_of_a_serve
         """Return the prompt of a program, and the tools that its task names."""
         script = 'cat "$HARNESS_PROMPT_FILE"; echo END; cat "$HARNESS_TASK_FILE"'
         folder = tmp_path / str(baseline)
-        command = {"machine": "own"}
-        servers = [SUMS]
-        await run_program(
-            folder,
-            script,
-            benchmark="agentbench",
-            task_ids=[ANSWER],
-            command=command,
-            mcp_servers=servers,
-            baseline=baseline,
-        )
+        own = {"machine": "own"}
+        await run_script(folder, script, ANSWER, command=own, mcp_servers=[SUMS], baseline=baseline)
         prompt, _, about = read_end(folder)["stdout"].partition("END")
         return prompt, [tool["name"] for tool in json.loads(about)["tools"]]
 
@@ -311,14 +254,9 @@ async def test_a_baseline_of_a_program_lacks_the_tools_and_the_prompt_of_a_serve
 async def test_a_program_that_goes_on_after_it_has_submitted_by_mcp_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.runs.agents.command import agent
-
     monkeypatch.setattr(agent, "GOODBYE_SECONDS", 0.5)
     script = """python3 -c "$CALL_TOOL" submit '{"answer": "return 1"}'; sleep 1000"""
-    result = await run_program(
-        tmp_path, script, task_ids=[HUMANEVAL], command={"env": {"CALL_TOOL": CALL_TOOL}}
-    )
-    assert only(result).status is Status.FAILED
+    assert (await run_script(tmp_path, script, command=CALLING)).status is Status.FAILED
     assert read_end(tmp_path)["ended"] == "after it had submitted"
 
 
@@ -327,14 +265,12 @@ async def test_at_the_time_limit_the_program_is_ended_and_later_work_is_not_grad
 ) -> None:
     # Users cannot choose less than 180 s.
     monkeypatch.setattr(EnvironmentSpec, "agent_seconds", lambda *_: 5.0)
-    benchmark = load_benchmark("humaneval", data="bundled", notify=print)
     script = """
         echo begun; echo careful >&2
         (sleep 6; printf %s "$SOLUTION" | harness-submit) &
         wait
     """
-    command = {"env": {"SOLUTION": f"```python\n{benchmark.references[HUMANEVAL].solution}\n```"}}
-    record = only(await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command))
+    record = await run_script(tmp_path, script, command={"env": {"SOLUTION": REPLY}})
     assert record.status is Status.TIMEOUT
     end = read_end(tmp_path)
     assert (end["stdout"], end["stderr"]) == ("begun\n", "careful\n")
@@ -363,16 +299,8 @@ async def test_a_daemon_that_outlives_the_program_does_not_reach_the_relay(
         while [ ! -e answered ]; do sleep 0.05; done
         harness-submit done
     """
-    result = await run_program(
-        tmp_path,
-        script,
-        benchmark="agentbench",
-        task_ids=[ANSWER],
-        model="scripted",
-        base_url=server.url,
-        command={"env": {"ASK": textwrap.dedent(ask)}},
-    )
-    record = only(result)
+    command = {"env": {"ASK": textwrap.dedent(ask)}}
+    record = await run_script(tmp_path, script, ANSWER, server=server, command=command)
     assert record.status is Status.FAILED, record.error
     # Every request that reached the model was one of the attempt, before it was graded.
     assert record.metrics["model_requests"] == len(server.asked) > 0
@@ -382,49 +310,27 @@ async def test_a_daemon_that_outlives_the_program_does_not_reach_the_relay(
 
 async def test_a_budget_ends_the_program(server: ModelServer, tmp_path: Path, tiny: str) -> None:
     server.script = lambda _asked: completion(calls=[("bash", {"command": "true"})], usage=(10, 50))
-    result = await run(
-        "humaneval",
-        agent="command",
-        data="bundled",
-        task_ids=[HUMANEVAL],
-        command={"cmd": "bash -c 'tiny-agent; sleep 1000'", "image": tiny},
+    record = await run_script(
+        *(tmp_path, "tiny-agent; sleep 1000"),
+        server=server,
+        command={"image": tiny},
         attempt_budget={"output_tokens": 120},
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(tmp_path),
     )
-    record = only(result)
     assert record.status is Status.LIMIT_REACHED
     assert record.metrics["limit"] == "output_tokens"
 
 
 async def test_a_task_with_a_database_has_its_tools_by_mcp_and_a_workspace_next_to_it(tmp_path: Path) -> None:
-    benchmark = load_benchmark("agentbench", data="bundled", notify=print)
-    task = next(each for each in benchmark.tasks if each.environment == "db")
     script = """python3 -c "$CALL_TOOL" sql '{"sql": "SELECT 41 + 1"}'; harness-submit 0"""
-    result = await run_program(
-        tmp_path,
-        script,
-        benchmark="agentbench",
-        task_ids=[task.id],
-        max_sandboxes=1,
-        command={"env": {"CALL_TOOL": CALL_TOOL}},
-    )
-    assert only(result).status is Status.FAILED
+    record = await run_script(tmp_path, script, "db/sample/0", max_sandboxes=1, command=CALLING)
+    assert record.status is Status.FAILED
     assert "42" in read_end(tmp_path)["stdout"]
 
 
 async def test_a_program_that_destroys_its_workspace_gets_no_second_chance(tmp_path: Path) -> None:
     # Root may fill the file system of its machine.
     script = "head -c 200M /dev/zero > /root/full; sleep 100"
-    result = await run_program(
-        tmp_path,
-        script,
-        benchmark="agentbench",
-        task_ids=[ANSWER],
-        limits={"disk_mb": 50, "file_mb": 500},
-    )
-    record = only(result)
+    record = await run_script(tmp_path, script, ANSWER, limits={"disk_mb": 50, "file_mb": 500})
     assert record.status in (Status.OUTPUT_LIMIT, Status.MEMORY_LIMIT, Status.CRASHED), record.error
     assert record.metrics.get("tries") is None
 
@@ -437,21 +343,9 @@ async def test_a_program_on_the_host_gets_the_named_variables_alone(
     server.script = lambda _asked: completion("    return 1")
     program = tmp_path / "program.py"
     program.write_text((EXAMPLE / "bin" / "tiny-agent").read_text() + "print(sorted(os.environ))\n")
-    result = await run(
-        "humaneval",
-        agent="command",
-        data="bundled",
-        task_ids=[HUMANEVAL],
-        command={
-            "cmd": f"{sys.executable} {program}",
-            "where": "host",
-            "pass_env": ["NAMED"],
-        },
-        model="scripted",
-        base_url=server.url,
-        output_dir=str(tmp_path / "runs"),
-    )
-    assert only(result).status is Status.FAILED, only(result).error
+    command = {"cmd": f"{sys.executable} {program}", "where": "host", "pass_env": ["NAMED"]}
+    record = only(await run_tasks(tmp_path / "runs", HUMANEVAL, server=server, command=command))
+    assert record.status is Status.FAILED, record.error
     end = read_end(tmp_path / "runs")
     assert end["exit_code"] == 0, end["stderr"]
     assert "'NAMED'" in end["stdout"]
@@ -461,14 +355,11 @@ async def test_a_program_on_the_host_gets_the_named_variables_alone(
 
 async def test_a_program_on_the_host_that_kills_its_supervisor_gets_no_second_chance(tmp_path: Path) -> None:
     script = f"echo x >> {tmp_path}/started; kill -KILL $PPID; exec sleep 600"
-    result = await run_program(
-        tmp_path / "runs", script, task_ids=[HUMANEVAL], command={"where": "host"}, max_concurrent=1
-    )
-    record = only(result)
+    record = await run_script(tmp_path / "runs", script, command={"where": "host"}, max_concurrent=1)
     assert record.status is Status.AGENT_ERROR
     assert record.error == "the program ended the process that supervises it"
     assert record.metrics["integrity"] == "ended the process that supervises it"
-    assert result.summary.integrity == {"ended the process that supervises it": 1}
+    assert read_summary(tmp_path / "runs")["integrity"] == {"ended the process that supervises it": 1}
     assert "supervises it" in read_end(tmp_path / "runs")["ended"]
     assert (tmp_path / "started").read_text() == "x\n"
 
@@ -479,9 +370,10 @@ async def test_a_submission_on_the_host_leads_to_no_file_of_the_harness(
     monkeypatch.setenv("SECRET_OF_HARNESS", "sk-0123456789")
     script = 'ln -sf /proc/self/environ "$HARNESS_SUBMISSION_FILE"; ln -s /proc/self/environ answer'
     command = {"where": "host", "submission_file": "answer"}
-    record = only(await run_program(tmp_path, script, task_ids=[HUMANEVAL], command=command))
+    record = await run_script(tmp_path, script, command=command)
     assert record.status is Status.AGENT_ERROR
     assert "answer is not a file of at most" in str(record.error)
-    (folder,) = list_runs(tmp_path)
-    written = [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
+    paths = await asyncio.to_thread(lambda: [path for path in tmp_path.rglob("*") if path.is_file()])
+    written = [path.read_bytes() for path in paths]
+    assert len(written) > 4
     assert not any(b"sk-0123456789" in data for data in written)

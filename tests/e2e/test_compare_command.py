@@ -34,8 +34,7 @@ def test_a_regression_exits_with_1_and_an_improvement_with_0(runs: Path, harness
     assert worse.returncode == 1, worse.stderr
     assert "the rate fell by 1.0, more than --regression-threshold 0.1" in worse.stderr
     assert "\nlost (5)\n" in worse.stdout
-    better = harness("compare", "wrong", "right", *place, env=NO_ENGINE)
-    assert better.returncode == 0, better.stderr
+    better = harness.succeed("compare", "wrong", "right", *place, env=NO_ENGINE)
     assert "no regression" in better.stdout
 
 
@@ -71,17 +70,11 @@ def test_json_and_markdown_are_written_to_a_file(runs: Path, harness: Harness) -
     assert (harness.folder / "comment.md").read_text().startswith("### `gsm8k`: comparison\n")
 
 
-def test_runs_that_cannot_be_compared_are_refused(
-    runs: Path, harness: Harness, finished_run: Callable[..., FinishedRun]
-) -> None:
-    other = finished_run("run", "-b", "nq", "--data", "bundled", "-n", "2").folder.path
+def test_runs_and_options_that_cannot_be_used_are_refused(runs: Path, harness: Harness) -> None:
     for arguments, reason in (
-        (("right", other), "compare runs of one benchmark"),
-        (("right", "right"), "is named twice"),
         (("right", "rigth"), "did you mean right?"),
         (("right", "wrong", "--json", "--format", "table"), "cannot be combined"),
         (("right", "wrong", "--format", "xml"), "unknown format of a comparison 'xml'"),
-        (("right", "wrong", "--resamples", "3"), "must be from 40"),
     ):
         code, _, error = harness.refused("compare", *arguments, "--output-dir", runs)
         assert (code, reason in error) == (2, True), error

@@ -69,7 +69,7 @@ def test_schema_is_json(harness: Harness) -> None:
 
 def test_init_writes_a_config_that_is_valid_and_runs(harness: Harness) -> None:
     harness("init", "-b", "gsm8k", "--agent", "oracle", env=NO_ENGINE)
-    assert harness("config", "validate", "config.yaml", env=NO_ENGINE).returncode == 0
+    harness.succeed("config", "validate", "config.yaml", env=NO_ENGINE)
     harness("run", "-c", "config.yaml", "--data", "bundled", "-n", "2", "-q", env=NO_ENGINE)
     _, _, stderr = harness.refused("init", env=NO_ENGINE)
     assert "config.yaml: already exists" in stderr
@@ -80,25 +80,20 @@ def test_the_manifest_names_the_sample_and_a_later_run_starts_its_longest_tasks_
 ) -> None:
     chosen = ("-n", "3", "--sampling", "stratified", "--stratify-by", "category", "--seed", "5")
     harness(*QUESTIONS, *chosen, "-o", "first.json", env=NO_ENGINE)
-    first = json.loads((harness.folder / "first.json").read_text())
-    (folder,) = (harness.folder / "runs").iterdir()
-    manifest = json.loads((folder / "manifest.json").read_text())
+    first = harness.read_json("first.json")
+    manifest = harness.only_run().manifest
     ids = [attempt["task_id"] for attempt in first["attempts"]]
     assert manifest["planned"] == {"tasks": 3, "attempts": 3, "task_ids": ids}
     config = manifest["config"]
     assert (config["sampling"], config["stratify_by"], manifest["seed"]) == ("stratified", "category", 5)
     harness(*QUESTIONS, *chosen, "--durations-from", "latest", "-o", "second.json", env=NO_ENGINE)
-    second = json.loads((harness.folder / "second.json").read_text())
+    second = harness.read_json("second.json")
     # The results keep the order of the data, whatever the order of the attempts was.
     assert [attempt["task_id"] for attempt in second["attempts"]] == ids
 
 
 def test_a_resumed_run_that_would_select_other_tasks_is_refused(harness: Harness) -> None:
     harness(*QUESTIONS, "-n", "2", env=NO_ENGINE)
-    (folder,) = (harness.folder / "runs").iterdir()
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["planned"]["task_ids"].reverse()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    code, _, stderr = harness.refused("run", "--resume", str(folder), env=NO_ENGINE)
-    assert code == 2
-    assert "select other tasks than when it started" in stderr
+    run = harness.only_run()
+    run.change_manifest("planned", task_ids=run.manifest["planned"]["task_ids"][::-1])
+    assert "select other tasks than when it started" in harness.expect_refusal("run", "--resume", run.path)

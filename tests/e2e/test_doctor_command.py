@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
+from e2e.command_line import Harness
 
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.engine import connect
 
 COMMAND = [sys.executable, "-c", "from harness.cli.app import main; main()", "doctor"]
+Doctor: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 LINE = re.compile(r"(ok  |warn|FAIL)  \S.*|\s+(fix: )?\S.*")
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Keep the measured speed of the machine from other tests, whose runs would extend their limits."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = str(tmp_path / "cache")
+    monkeypatch.setenv("XDG_CACHE_HOME", folder)
+    return folder
 
 
-def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+@pytest.fixture
+def doctor(harness: Harness, own_cache: str) -> Doctor:
+    def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return harness("doctor", *arguments, env={"XDG_CACHE_HOME": own_cache, **environment})
+
+    return run
 
 
-def test_every_check_is_a_plain_line_and_all_is_well() -> None:
+def test_every_check_is_a_plain_line_and_all_is_well(doctor: Doctor) -> None:
     result = doctor()
     assert (result.returncode, result.stderr) == (0, ""), result.stdout
     lines = result.stdout.splitlines()
@@ -46,7 +48,7 @@ def test_every_check_is_a_plain_line_and_all_is_well() -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_an_engine_that_does_not_answer_ends_the_doctor_at_once() -> None:
+def test_an_engine_that_does_not_answer_ends_the_doctor_at_once(doctor: Doctor) -> None:
     result = doctor(DOCKER_HOST="tcp://127.0.0.1:1")
     assert (result.returncode, result.stderr) == (2, "error: 1 check failed: engine\n")
     found, fix = result.stdout.splitlines()
@@ -56,14 +58,16 @@ def test_an_engine_that_does_not_answer_ends_the_doctor_at_once() -> None:
     assert fix.strip().startswith("fix: start the engine behind DOCKER_HOST")
 
 
-def test_escape_sequences_are_shown_and_never_sent() -> None:
+def test_escape_sequences_are_shown_and_never_sent(doctor: Doctor) -> None:
     result = doctor(DOCKER_HOST="tcp://127.0.0.1:1/\x1b[2J\u202e")
     assert result.returncode == 2
     assert "\\x1b[2J\\u202e" in result.stdout
     assert not {"\x1b", "\u202e"} & set(result.stdout + result.stderr)
 
 
-def test_unknown_runtime_fails_with_its_fix_below_and_so_does_a_folder_that_cannot_be_written() -> None:
+def test_unknown_runtime_fails_with_its_fix_below_and_so_does_a_folder_that_cannot_be_written(
+    doctor: Doctor,
+) -> None:
     result = doctor("--output-dir", "/dev/null/runs", "--runtime", "nonesuch")
     assert result.returncode == 2
     lines = result.stdout.splitlines()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -118,62 +120,53 @@ def test_output_reaches_a_pipe_before_an_interrupt_ends_the_command_and_its_cont
     assert client.containers(all=True, filters=label) == []
 
 
-@pytest.mark.thorough
-def test_output_reaches_a_terminal_before_the_command_ends(harness: Harness) -> None:
+@contextlib.contextmanager
+def start_on_terminal(harness: Harness, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Yield the command on a terminal, and the descriptor that reads its screen."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [SCRIPT, "exec", "--timeout", "100", "--", "sh", "-c", ENDLESS],
+        [SCRIPT, *arguments],
         env=harness.environment,
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=theirs,
     ) as process:
         os.close(theirs)
-        shown = b""
-        while b"first" not in shown or b"second" not in shown:
-            shown += os.read(ours, 4096)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        yield process, ours
         process.wait()
         os.close(ours)
+
+
+@pytest.mark.thorough
+def test_output_reaches_a_terminal_before_the_command_ends(harness: Harness) -> None:
+    command = ("exec", "--timeout", "100", "--", "sh", "-c", ENDLESS)
+    with start_on_terminal(harness, *command) as (process, screen):
+        shown = b""
+        while b"first" not in shown or b"second" not in shown:
+            shown += os.read(screen, 4096)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
     assert process.returncode == 130
 
 
 def test_interrupt_ends_a_command_whose_reader_takes_nothing(harness: Harness, client: APIClient) -> None:
-    reading, writing = os.pipe()
-    with subprocess.Popen(
-        [SCRIPT, "exec", "--timeout", "100", "--", "cat", "/dev/zero"],
-        env=harness.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=writing,
-    ) as process:
-        assert os.read(reading, 1) == b"\0"
-        process.send_signal(signal.SIGINT)
-        process.wait()
-    os.close(writing)
-    os.close(reading)
+    process = harness.start("exec", "--timeout", "100", "--", "cat", "/dev/zero")
+    assert process.stdout is not None
+    assert process.stdout.read(1) == "\0"
+    process.send_signal(signal.SIGINT)
+    process.wait()
     assert process.returncode == 130
     assert client.containers(all=True, filters={"label": f"harness.pid={process.pid}"}) == []
 
 
 def test_escape_sequences_do_not_reach_a_terminal(harness: Harness) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [SCRIPT, "exec", "--", "sh", "-c", r"printf 'a\033[2J\377\ab'; printf '\033]0;x\a' >&2"],
-        env=harness.environment,
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b""
-        try:
-            while data := os.read(ours, 4096):
-                shown += data
-        except OSError:  # The last process has closed the terminal.
-            pass
-        finally:
-            os.close(ours)
+    script = r"printf 'a\033[2J\377\ab'; printf '\033]0;x\a' >&2"
+    shown = b""
+    command = ("exec", "--", "sh", "-c", script)
+    # Reading fails once the last process has closed the terminal.
+    with start_on_terminal(harness, *command) as (process, screen), contextlib.suppress(OSError):
+        while data := os.read(screen, 4096):
+            shown += data
     assert process.returncode == 0
     assert shown == rb"a\x1b[2J\xff\x07b" + rb"\x1b]0;x\x07"
 
@@ -198,8 +191,7 @@ def test_a_closed_pipe_is_no_fault(harness: Harness) -> None:
 def test_the_command_sees_nothing_of_the_host_or_of_another(harness: Harness) -> None:
     secret = "the-host-alone-knows"
     leave = "env; pwd; ls -A; for d in . /tmp /dev/shm; do echo here > $d/left; done"
-    ended = harness("exec", "--", "sh", "-c", leave, env={**harness.environment, "TOKEN": secret})
-    assert ended.returncode == 0
+    ended = harness.succeed("exec", "--", "sh", "-c", leave, env={**harness.environment, "TOKEN": secret})
     assert secret not in ended.stdout
     assert harness("exec", "--", "sh", "-c", "ls -A . /tmp /dev/shm | grep left").returncode == 1
 
@@ -207,14 +199,11 @@ def test_the_command_sees_nothing_of_the_host_or_of_another(harness: Harness) ->
 # --- refusals
 
 REFUSED = {
-    "nothing to run": ((), "the command is missing"),
-    "missing file": (("missing.py",), "missing.py: cannot be read: No such file"),
     "unknown environment": (("--env", "pyton", "true"), "did you mean 'python'?"),
     "time of nothing": (("--timeout", "0", "true"), "--timeout must be "),
     "time without end": (("--timeout", "inf", "true"), "--timeout must be "),
     "time that is not a number": (("--timeout", "nan", "true"), "--timeout must be "),
     "too little memory": (("--memory-mb", "1", "true"), "--memory-mb must be "),
-    "unknown option": (("--memory", "1", "true"), "--memory-mb"),
 }
 
 
@@ -241,6 +230,4 @@ def test_runtime_that_the_engine_lacks_is_refused(harness: Harness, runtimes: li
 
 def test_unreadable_file_is_refused(harness: Harness) -> None:
     Path(harness.folder / "folder.py").mkdir()
-    exit_code, _, stderr = harness.refused("exec", "folder.py")
-    assert exit_code == 2
-    assert "folder.py: cannot be read: is a folder, not a file" in stderr
+    assert "folder.py: cannot be read: is a folder, not a file" in harness.expect_refusal("exec", "folder.py")

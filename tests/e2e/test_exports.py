@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
+from case_checks import each_case
 from e2e.command_line import NO_ENGINE, Harness
 
 from harness.benchmarks import load_benchmark
@@ -15,7 +17,7 @@ from harness.environments.spec import StateGrader
 from harness.runs.config import load_config
 from harness.runs.selection import select
 
-HUMANEVAL = load_benchmark("humaneval", data="bundled")
+HUMANEVAL = load_bundled("humaneval")
 FIRST, SECOND, THIRD, FOURTH = HUMANEVAL.tasks[:4]
 TASKS = [part for task in HUMANEVAL.tasks[:3] for part in ("-t", task.id)]
 
@@ -106,7 +108,7 @@ def test_rule_of_the_user_is_applied_once_and_exported_with_its_result(harness: 
     assert run(harness, *grade, "--samples", path)[1] == after
 
 
-@pytest.mark.parametrize("benchmark", ["gsm8k", "nq"])
+@pytest.mark.parametrize("benchmark", ["gsm8k", pytest.param("nq", marks=pytest.mark.thorough)])
 def test_answers_are_exported_and_graded_again(harness: Harness, benchmark: str) -> None:
     loaded = load_benchmark(benchmark, data="bundled")
     right = [
@@ -200,7 +202,7 @@ def test_prompt_that_says_how_to_answer_has_no_instruction(harness: Harness) -> 
     assert set(json.loads(ended.stdout)) == {"task_id", "prompt"}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("options", "settings"),
     [
         (("math", "-n", "4", "--seed", "3"), {"sample_size": 4, "seed": 3}),

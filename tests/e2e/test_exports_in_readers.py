@@ -91,7 +91,7 @@ print(json.dumps([[output.get("data", {}) for output in cell.outputs] for cell i
 """
 
 
-@pytest.fixture(scope="module", params=["native", "text"])
+@pytest.fixture(scope="module", params=["native", pytest.param("text", marks=pytest.mark.thorough)])
 def folder(
     request: pytest.FixtureRequest, running_server: ModelServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:

@@ -17,8 +17,7 @@ HEAVY = {"docker", "requests", "datasets", "rich", "yaml", "psutil", "asyncio"}
 
 
 def test_help_names_every_command(harness: Harness) -> None:
-    ended = harness("--help", env=NO_ENGINE)
-    assert ended.returncode == 0
+    ended = harness.succeed("--help", env=NO_ENGINE)
     listed = {line.split()[0] for line in ended.stdout.splitlines() if line.startswith("  ")}
     assert set(COMMANDS) <= listed
 
@@ -50,13 +49,10 @@ def test_version(harness: Harness) -> None:
     assert harness("--version").stdout == f"harness {package.__version__}\n"
 
 
-@each_case("columns", ["80", "100"])
 @each_case("group", [(), ("data",), ("images",)], ids=str)
-def test_every_line_of_a_list_of_commands_fits(
-    harness: Harness, group: tuple[str, ...], columns: str
-) -> None:
-    listed = harness(*group, "--help", env={"COLUMNS": columns}).stdout.partition("Show this message")[2]
-    assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > int(columns)] == []
+def test_every_line_of_a_list_of_commands_fits(harness: Harness, group: tuple[str, ...]) -> None:
+    listed = harness(*group, "--help", env={"COLUMNS": "80"}).stdout.partition("Show this message")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...") or len(line) > 80] == []
 
 
 def completed(harness: Harness, words: str) -> list[str]:

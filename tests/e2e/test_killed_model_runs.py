@@ -51,9 +51,8 @@ def keyed(harness: Harness) -> Harness:
 
 @pytest.fixture
 def quiet(keyed: Harness, command: tuple[str, ...]) -> RunFolder:
-    ended = keyed(*command, "--output-dir", "quiet")
-    assert ended.returncode == 0, ended.stderr
-    return RunFolder(next((keyed.folder / "quiet").iterdir()))
+    keyed.succeed(*command, "--output-dir", "quiet")
+    return keyed.only_run("quiet")
 
 
 def read_summary(folder: RunFolder) -> dict[str, Any]:
@@ -86,9 +85,8 @@ def test_killed_shards_with_a_model_equal_one_run(
             client=client,
         )
         shards.append(shard.path)
-    ended = keyed("merge", *shards, "--output-dir", "merged")
-    assert ended.returncode == 0, ended.stderr
-    merged = RunFolder(next((keyed.folder / "merged").iterdir()))
+    keyed.succeed("merge", *shards, "--output-dir", "merged")
+    merged = keyed.only_run("merged")
     assert read_outcome(merged)[0] == read_outcome(quiet)[0]
     assert read_summary(merged) == read_summary(quiet)
     assert read_transcripts(merged) == read_transcripts(quiet)

@@ -41,9 +41,8 @@ def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
 @pytest.fixture(scope="module")
 def quiet(module_harness: Harness, command: tuple[str, ...]) -> RunFolder:
     """Make the run that nobody disturbs."""
-    ended = module_harness(*command, "--output-dir", "quiet")
-    assert ended.returncode == 0, ended.stderr
-    return RunFolder(next((module_harness.folder / "quiet").iterdir()))
+    module_harness.succeed(*command, "--output-dir", "quiet")
+    return module_harness.only_run("quiet")
 
 
 @pytest.fixture
@@ -75,6 +74,8 @@ def test_a_run_that_is_killed_and_resumed_equals_an_undisturbed_one(
         client=client,
     )
     assert_equal(disturbed, quiet)
+    assert disturbed.containers(client) == []
+    assert [path for path in disturbed.path.iterdir() if path.name.startswith(".")] == []
 
 
 # tests/e2e/test_killed_model_runs.py always kills shards of a run without containers.
@@ -86,8 +87,8 @@ def test_shards_that_are_killed_resumed_and_merged_equal_one_run(
     make = partial(make_shard, harness, client, command, -(-len(quiet.attempts) // SHARDS), seed)
     with ThreadPoolExecutor(SHARDS_AT_ONCE) as threads:
         shards = list(threads.map(make, range(1, SHARDS + 1)))
-    assert harness("merge", *shards, "--output-dir", "merged").returncode == 0
-    merged = RunFolder(next((harness.folder / "merged").iterdir()))
+    harness.succeed("merge", *shards, "--output-dir", "merged")
+    merged = harness.only_run("merged")
     assert_equal(merged, quiet)
     order = {task_id: place for place, task_id in enumerate(quiet.manifest["planned"]["task_ids"])}
     places = [order[attempt["task_id"]] for attempt in merged.attempts]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pty
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TextIO
 import pytest
 from docker import APIClient
 from e2e.command_line import SCRIPT, Harness, RunFolder, wait_until
+
+from harness.cli.app import main
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -113,28 +115,36 @@ async def test_a_client_acts_in_a_sandbox_and_passes(harness: Harness, client: A
     assert "100.0 %" in messages(harness)
 
 
+def pipe(*requests: bytes) -> str:
+    """Return the standard input of a client that sends requests and waits for no answer."""
+    return b"".join(
+        [HELLO, b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n', *requests]
+    ).decode()
+
+
 @pytest.mark.timeout(180)
-async def test_a_task_without_an_environment_offers_submit_alone(harness: Harness) -> None:
+def test_a_task_without_an_environment_offers_submit_alone(harness: Harness) -> None:
     program = "def pour(capacities, litres):\n" + "".join(f"    {line}\n" for line in POUR)
-    async with connect(harness, "mcp", "humaneval", "HumanEval-sample/0", "--data", "bundled") as served:
-        assert [tool.name for tool in (await served.list_tools()).tools] == ["submit"]
-        await served.call_tool("submit", {"answer": program})
+    requests = (
+        request(2, "tools/list"),
+        request(3, "tools/call", name="submit", arguments={"answer": program}),
+    )
+    ended = harness("mcp", "humaneval", "HumanEval-sample/0", "--data", "bundled", stdin=pipe(*requests))
+    answers = {each["id"]: each["result"] for each in map(json.loads, ended.stdout.splitlines())}
+    assert [tool["name"] for tool in answers[2]["tools"]] == ["submit"]
     (attempt,) = find_run(harness).attempts
     assert (attempt["status"], attempt["agent_output_full"]) == ("passed", program)
 
 
 @pytest.mark.timeout(180)
 def test_requests_in_a_closed_pipe_are_answered_and_graded(harness: Harness, client: APIClient) -> None:
-    requests = [
-        HELLO,
-        b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n',
+    requests = (
         request(2, "tools/call", name="bash", arguments=FIND_LAMP),
         request(3, "tools/call", name="submit", arguments={"answer": "copper"}),
-    ]
-    ended = harness.raw(*LAMP, stdin=b"".join(requests))
+    )
+    ended = harness(*LAMP, stdin=pipe(*requests))
     assert ended.returncode == 0, ended.stderr
-    answers = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert {each["id"] for each in answers} == {1, 2, 3}
+    assert {json.loads(line)["id"] for line in ended.stdout.splitlines()} == {1, 2, 3}
     run = find_run(harness)
     assert [each["status"] for each in run.attempts] == ["passed"]
     assert run.containers(client) == []
@@ -142,9 +152,9 @@ def test_requests_in_a_closed_pipe_are_answered_and_graded(harness: Harness, cli
 
 @pytest.mark.timeout(180)
 def test_a_client_that_leaves_without_an_answer_is_graded(harness: Harness, client: APIClient) -> None:
-    ended = harness.raw(*LAMP, stdin=HELLO)
+    ended = harness(*LAMP, stdin=HELLO.decode())
     assert ended.returncode == 0, ended.stderr
-    assert b"the client has left without an answer" in ended.stderr
+    assert "the client has left without an answer" in ended.stderr
     run = find_run(harness)
     assert [each["status"] for each in run.attempts] == ["failed"]
     assert run.containers(client) == []
@@ -172,23 +182,19 @@ def test_no_container_runs_on_after_the_command_was_killed(harness: Harness, cli
     assert run.containers(client) == []
 
 
-def test_a_terminal_is_refused(harness: Harness) -> None:
+def test_a_terminal_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     ours, theirs = pty.openpty()
-    try:
-        refused = subprocess.run(
-            [SCRIPT, *LAMP],
-            stdin=theirs,
-            capture_output=True,
-            cwd=harness.folder,
-            env=harness.environment,
-            check=False,
-        )
-    finally:
-        os.close(ours)
-        os.close(theirs)
-    assert refused.returncode == 2
-    assert b"harness shell TASK" in refused.stderr
-    assert not Path(harness.folder, "runs").exists()
+    with open(ours), open(theirs) as terminal:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["harness", *LAMP])
+        monkeypatch.setattr(sys, "stdin", terminal)
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert end.value.code == 2
+    assert "harness shell TASK" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_run_refuses_the_client_and_names_the_command(harness: Harness) -> None:

@@ -23,8 +23,16 @@ SUMS = {"name": "sums", "command": sys.executable, "args": [str(SERVERS / "tools
 LAMP = "os/sample/answers/0"
 
 
-def broken(how: str) -> dict[str, Any]:
-    return {"name": "broken", "command": sys.executable, "args": [str(SERVERS / "broken.py"), how]}
+def broken(how: str, *arguments: str) -> dict[str, Any]:
+    script = str(SERVERS / "broken.py")
+    return {"name": "broken", "command": sys.executable, "args": [script, how, *arguments]}
+
+
+def reading(folder: Path) -> dict[str, Any]:
+    """Return a server that needs no package, and whose tool `look` returns `text`."""
+    path = folder / "read"
+    path.write_text("text")
+    return broken("read", str(path))
 
 
 async def run_chat(
@@ -74,16 +82,18 @@ async def test_a_model_calls_the_tools_of_a_server_on_a_task_without_an_environm
     assert "mcp sums" in (result.folder / "report.html").read_text()
 
 
-async def test_the_tools_stand_next_to_those_of_a_sandbox(server: ModelServer, tmp_path: Path) -> None:
+async def test_a_sandbox_has_its_own_tools_and_the_tools_of_the_server(
+    server: ModelServer, tmp_path: Path
+) -> None:
     server.script = in_turn(
         ("bash", {"command": "echo here"}),
-        ("mcp__sums__add", {"a": 1, "b": 1}),
+        ("mcp__broken__look", {"a": 1}),
         ("submit", {"answer": "copper"}),
     )
-    result = await run_chat(server, tmp_path, SUMS, benchmark="agentbench", task_ids=[LAMP])
+    result = await run_chat(server, tmp_path, reading(tmp_path), benchmark="agentbench", task_ids=[LAMP])
     (record,) = result.attempts
     assert (record.status.value, record.metrics["rounds"]) == ("passed", 3)
-    assert observations(server) == ["here\n[exit code 0]", "2"]
+    assert observations(server) == ["here\n[exit code 0]", "text"]
 
 
 @pytest.mark.parametrize("how", ["die", pytest.param("flood", marks=pytest.mark.thorough)])
@@ -118,15 +128,20 @@ async def test_a_server_that_fails_to_start_in_an_attempt_costs_its_own_tools_on
 async def test_a_server_that_cannot_start_is_named_before_the_first_attempt_and_spares_the_run(
     server: ModelServer, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.script = in_turn(("add", {"a": 2, "b": 3}), ("submit", {"answer": "5"}))
-    result = await run_chat(server, tmp_path, broken(how), SUMS, sample_size=1)
+    server.script = in_turn(("look", {"a": 1}), ("submit", {"answer": "5"}))
+    other = {**reading(tmp_path), "name": "other"}
+    result = await run_chat(server, tmp_path, broken(how), other, sample_size=1)
     assert "mcp_servers.broken: the server cannot be used" in capsys.readouterr().err
-    assert observations(server)[0] == "5"
+    assert observations(server)[0] == "text"
     assert list_absent_servers(result.summary.mcp) == ["broken"]
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "task_ids"), [("gsm8k", None), ("agentbench", [LAMP])], ids=["answer", "sandbox"]
+    ("benchmark", "task_ids"),
+    [
+        pytest.param("gsm8k", None, id="answer", marks=pytest.mark.thorough),
+        pytest.param("agentbench", [LAMP], id="sandbox"),
+    ],
 )
 @pytest.mark.parametrize("mode", ["native", pytest.param("text", marks=pytest.mark.thorough)])
 async def test_a_baseline_differs_in_nothing_but_the_tools_and_the_prompt(

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
-import subprocess
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from e2e.command_line import SCRIPT
+from e2e.command_line import ForkServer
 
 import harness
 
 UID = "54321"
 SOCKET = Path("/var/run/docker.sock")
 NAMES = ("HOME", "USER", "LOGNAME", "LNAME", "USERNAME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "DOCKER_HOST")
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in NAMES}
 # The user may not ask the engine, has no home folder, or names that of somebody who does not exist.
 COMMANDS = (
     ("exec", "--", "true"),
@@ -30,31 +30,32 @@ COMMANDS = (
 )
 
 
-def run_nameless(
-    command: Sequence[str], folder: Path, groups: Sequence[str], **env: str
-) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user without a name, who may read all files, because Python may be root's."""
+Start = Callable[..., ForkServer]
+
+
+@pytest.fixture
+def start_nameless(record_process: Callable[[int], None], tmp_path: Path) -> Iterator[Start]:
+    """Yield a function that starts commands as a user without a name.
+
+    The user may read all files, because Python may be root's.
+    """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can become a user without a name, and needs setpriv")
-    folder.chmod(0o777)
-    kept = {name: value for name, value in os.environ.items() if name not in NAMES}
-    return subprocess.run(
-        [
-            *("setpriv", "--reuid", UID, "--regid", UID, *groups),
-            *("--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search", str(SCRIPT), *command),
-        ],
-        cwd=folder,
-        env={**kept, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    tmp_path.chmod(0o777)
+    with contextlib.ExitStack() as stack:
+
+        def start(*groups: str) -> ForkServer:
+            user = ("setpriv", "--reuid", UID, "--regid", UID, *groups, "--inh-caps", "+dac_read_search")
+            server = ForkServer(ENVIRONMENT, record_process, (*user, "--ambient-caps", "+dac_read_search"))
+            stack.callback(server.close)
+            return server
+
+        yield start
 
 
-def test_no_command_fails_for_lack_of_a_name_or_a_home_folder(tmp_path: Path) -> None:
-    with ThreadPoolExecutor() as threads:
-        ended = threads.map(lambda command: run_nameless(command, tmp_path, ["--clear-groups"]), COMMANDS)
-        outputs = {command: each.stderr for command, each in zip(COMMANDS, ended, strict=True)}
+def test_no_command_fails_for_lack_of_a_name_or_a_home_folder(start_nameless: Start, tmp_path: Path) -> None:
+    server = start_nameless("--clear-groups")
+    outputs = {command: server.run(command, tmp_path, ENVIRONMENT).stderr for command in COMMANDS}
     assert {command: text for command, text in outputs.items() if "bug in harness" in text} == {}
 
 
@@ -65,9 +66,12 @@ def test_no_file_asks_in_a_way_that_fails_for_a_user_without_a_name() -> None:
     assert found == []
 
 
-def test_a_nameless_user_with_access_to_the_engine_runs_a_benchmark(tmp_path: Path) -> None:
+def test_a_nameless_user_with_access_to_the_engine_runs_a_benchmark(
+    start_nameless: Start, tmp_path: Path
+) -> None:
     if not SOCKET.exists() or not SOCKET.stat().st_mode & stat.S_IWGRP:
         pytest.skip(f"no group may use {SOCKET}")
+    server = start_nameless("--groups", str(SOCKET.stat().st_gid))
     command = ("run", "-b", "humaneval", "--data", "bundled", "-n", "1", "--agent", "oracle")
-    ended = run_nameless(command, tmp_path, ["--groups", str(SOCKET.stat().st_gid)])
+    ended = server.run(command, tmp_path, ENVIRONMENT)
     assert ended.returncode == 0, ended.stderr

@@ -21,16 +21,6 @@ reference: capital
 metric: exact_match
 """
 CSV = "country,capital,continent\nNorway,Oslo,Europe\nPeru,Lima,South America\nBolivia,Sucre,South America\n"
-PYTHON = '''\
-"""Sums of a number and its square."""
-
-NAME = "sums"
-METRIC = "number"
-
-
-def tasks():
-    return [{"prompt": f"What is {a} + {a * a}?", "reference": a + a * a} for a in range(1, 6)]
-'''
 PROGRAMS = """\
 name: programs
 data: {test: {path: programs.jsonl}}
@@ -96,15 +86,6 @@ def test_a_users_prompt_is_checked_before_anything_starts(harness: Harness, capi
     assert "set a model, such as model: NAME" in error
 
 
-def test_a_python_file_is_run_as_a_benchmark(harness: Harness) -> None:
-    (harness.folder / "sums.py").write_text(PYTHON)
-    assert {status for _, status in statuses(results(harness, "run", "-b", "sums.py", env=NO_ENGINE))} == {
-        "passed"
-    }
-    null = results(harness, "run", "-b", "sums.py", "--agent", "null", env=NO_ENGINE)
-    assert {status for _, status in statuses(null)} == {"failed"}
-
-
 def test_programs_of_a_users_benchmark_are_graded_in_a_sandbox(harness: Harness) -> None:
     (harness.folder / "programs.yaml").write_text(PROGRAMS)
     (harness.folder / "programs.jsonl").write_text(json.dumps(PROGRAM))
@@ -126,28 +107,3 @@ def test_a_run_is_not_resumed_with_another_file(harness: Harness, capitals: Path
     assert code == 2
     assert "capitals.yaml has changed since this run started" in error
     assert RunFolder(run).manifest["definition_sha256"]
-
-
-def test_a_package_adds_benchmarks_by_an_entry_point(harness: Harness) -> None:
-    site = harness.folder / "site"
-    (site / "rivers-1.dist-info").mkdir(parents=True)
-    (site / "rivers-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: rivers\nVersion: 1\n")
-    points = site / "rivers-1.dist-info/entry_points.txt"
-    points.write_text("[harness.benchmarks]\nrivers = rivers:BENCHMARKS\n")
-    (site / "rivers.py").write_text(
-        "from pathlib import Path\nfrom dataclasses import replace\n"
-        "from harness.benchmarks.loading import own_definition\n"
-        "BENCHMARKS = (replace(own_definition(Path(__file__).with_name('rivers.yaml')), name='rivers'),)\n"
-    )
-    (site / "rivers.yaml").write_text(YAML)
-    (site / "capitals.csv").write_text(CSV)
-    env = {**NO_ENGINE, "PYTHONPATH": str(site)}
-    assert '"rivers"' in harness("benchmarks", "--json", env=env).stdout
-    assert len(statuses(results(harness, "run", "-b", "rivers", env=env))) == 3
-
-    points.write_text("[harness.benchmarks]\nrivers = rivers:NOTHING\n")
-    ended = harness("benchmarks", env=env)
-    assert ended.returncode == 2
-    assert "entry point 'rivers' of package rivers: AttributeError" in ended.stderr
-    ours = harness("run", "-b", "mbpp", "--data", "bundled", "--dry-run", env=env)
-    assert ours.returncode == 0, "a broken package keeps ours from being run"

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from e2e.command_line import Harness
 
-from harness.benchmarks import load_benchmark
-
-MBPP = load_benchmark("mbpp", data="bundled")
-HUMANEVAL = load_benchmark("humaneval", data="bundled")
+MBPP = load_bundled("mbpp")
+HUMANEVAL = load_bundled("humaneval")
 RIGHT = {task.id: MBPP.references[task.id].solution for task in MBPP.tasks}
 WRONG = "def parking_fee(minutes):\n    return -1\n"
 SAMPLES: list[dict[str, Any]] = [
@@ -176,7 +175,7 @@ def test_run_takes_samples_for_the_agent_predictions(harness: Harness) -> None:
     assert ["agent", "predictions"] in [line.split() for line in ended.stdout.splitlines()]
 
 
-# --- every way in which a program can end
+# --- each end of a program
 
 ENDINGS = {
     "": ("failed", None),

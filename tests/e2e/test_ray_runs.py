@@ -83,8 +83,7 @@ def test_a_run_on_two_nodes_equals_one_on_this_machine(
     run = ("run", "-b", "mbpp", *find_tasks(request, 4), "--fail-under", "0.9")
     made = {}
     for name, options in {"local": (), "ray": nodes.options}.items():
-        ended = harness(*run, *options, "--output-dir", name, "-o", f"{name}.json")
-        assert ended.returncode == 0, ended.stderr
+        ended = harness.succeed(*run, *options, "--output-dir", name, "-o", f"{name}.json")
         (folder,) = (harness.folder / name).iterdir()
         made[name] = read_outcome(folder, harness.folder / f"{name}.json")
     assert made["ray"] == made["local"]
@@ -128,8 +127,7 @@ def test_an_ended_command_leaves_nothing_on_any_node_and_can_be_resumed(
     wait_until(lambda: nodes.containers() == [], "no container on any engine", seconds=120)
     assert run.folder.raw_attempts.startswith(kept)
 
-    ended = harness("run", "--resume", run.folder.path, "--executor", "local")
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", run.folder.path, "--executor", "local")
     assert run.folder.summary["statuses"] == {"passed": 10}
 
 
@@ -159,9 +157,8 @@ def test_samples_are_graded_on_nodes_that_do_not_have_the_file(harness: Harness,
     answers = [{"task_id": 9001, "solution": "def nothing(): pass"}]
     samples = "".join(json.dumps(answer) + "\n" for answer in answers)
     run = ("run", "-b", "mbpp", "--data", "bundled", "-t", "9001", "-t", "9002", "--samples", "-")
-    ended = harness(*run, *nodes.options, "-o", "results.json", "--output-dir", "runs", stdin=samples)
-    assert ended.returncode == 0, ended.stderr
-    attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
+    harness.succeed(*run, *nodes.options, "-o", "results.json", "--output-dir", "runs", stdin=samples)
+    attempts = harness.read_json()["attempts"]
     assert [attempt["status"] for attempt in attempts] == ["failed", "agent_error"]
 
 
@@ -177,18 +174,16 @@ def test_no_node_has_a_key_of_the_command(harness: Harness, nodes: RayNodes, is_
     secrets = {"OPENAI_API_KEY": "sk-of-the-command", "SOME_TOKEN": "token-of-the-command"}
     options = ("--executor", "ray", "--ray-address", "local") if is_started else nodes.options
     run = ("run", "-b", "gsm8k", "--data", "bundled", "-n", "1", "--agent", harness.folder / "agent.py")
-    ended = harness(*run, *options, "-o", "results.json", env={**secrets, "PLAIN": "plain-of-the-command"})
-    assert ended.returncode == 0, ended.stderr
-    (attempt,) = json.loads((harness.folder / "results.json").read_text())["attempts"]
+    harness.succeed(*run, *options, "-o", "results.json", env={**secrets, "PLAIN": "plain-of-the-command"})
+    (attempt,) = harness.read_json()["attempts"]
     found = {value for value in secrets.values() if value in attempt["agent_output"]}
     assert found == set()
     assert ("plain-of-the-command" in attempt["agent_output"]) == is_started
 
 
 def test_a_run_without_a_cluster_is_refused(harness: Harness) -> None:
-    code, _, stderr = harness.refused(
+    stderr = harness.expect_refusal(
         *("run", "-b", "gsm8k", "--data", "bundled"), *("--executor", "ray", "--ray-address", "127.0.0.1:1")
     )
-    assert code == 2
     assert "no Ray cluster answers at 127.0.0.1:1" in stderr
     assert list((harness.folder / "runs").iterdir()) == []

@@ -216,11 +216,10 @@ def test_a_client_that_leaves_frees_its_sandbox_on_the_node(harness: Harness, no
         assert read_metric(served, "harness_working") == 0
 
 
-def test_a_token_on_the_command_line_is_refused_because_ray_shows_it(harness: Harness) -> None:
-    code, _, stderr = harness.refused("serve", "--executor", "ray", "--token", "a-token-of-the-tests")
-    assert (code, "Ray shows the command line to everybody" in stderr) == (2, True)
-
-
-def test_an_address_of_a_cluster_without_the_executor_is_refused(harness: Harness) -> None:
-    code, _, stderr = harness.refused("serve", "--ray-address", "127.0.0.1:1")
-    assert (code, "--ray-address has no effect" in stderr) == (2, True)
+def test_options_that_do_not_go_together_are_refused(harness: Harness) -> None:
+    for options, message in (
+        (("--executor", "ray", "--token", "a-token-of-the-tests"), "Ray shows the command line to everybody"),
+        (("--ray-address", "127.0.0.1:1"), "--ray-address has no effect"),
+    ):
+        code, _, stderr = harness.refused("serve", *options)
+        assert (code, message in stderr) == (2, True), stderr

@@ -92,9 +92,8 @@ def test_commands_of_a_script_differ_only_where_they_are_random(harness: Harness
     agent = tmp_path / "script.py"
     agent.write_text(AGENT)
     task = ("-t", "os/sample/answers/1")
-    recorded = harness(*BUNDLED, *task, "--agent", str(agent), "--output-dir", harness.folder / "runs")
-    assert recorded.returncode == 0, recorded.stderr
-    (folder,) = (harness.folder / "runs").iterdir()
+    harness.succeed(*BUNDLED, *task, "--agent", str(agent), "--output-dir", harness.folder / "runs")
+    folder = harness.only_run().path
     again = replay(harness, RunFolder(folder))
     (attempt,) = again.attempts
     assert (attempt["status"], attempt["metrics"]["recorded_status"]) == ("failed", "failed")
@@ -124,9 +123,8 @@ def test_a_call_of_a_users_server_is_left_out(harness: Harness) -> None:
     server = {"name": "sums", "command": sys.executable, "args": [str(SERVER)]}
     settings = {"benchmark": "agentbench", "data": "bundled", "agent": "agent.py", "mcp_servers": [server]}
     (harness.folder / "servers.yaml").write_text(json.dumps(settings))
-    ended = harness("run", "-c", "servers.yaml", "-t", "os/sample/answers/1")
-    assert ended.returncode == 0, ended.stderr
-    (recorded,) = (harness.folder / "runs").iterdir()
+    harness.succeed("run", "-c", "servers.yaml", "-t", "os/sample/answers/1")
+    recorded = harness.only_run().path
     again = replay(harness, RunFolder(recorded), "--fail-on-difference")
     compared = again.summary["replay"]
     # The calls of the shell, and the submission.

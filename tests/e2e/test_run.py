@@ -24,11 +24,6 @@ SOME = () if THOROUGH else ("-n", "3")
 ORACLE = (*RUN, *SOME)
 CORRECT = {"mbpp": ORACLE, "humaneval": ("run", "-b", "humaneval", "--data", "bundled", *SOME)}
 SHAPED = ("run", "-b", "mbpp-humaneval", "--data", "bundled", *(() if THOROUGH else ("-n", "1")))
-STATUSES = {
-    *("passed", "failed", "timeout", "memory_limit", "process_limit", "output_limit", "crashed"),
-    *("agent_error", "limit_reached", "grader_error", "infra_error", "cancelled"),
-}
-
 Runs = Callable[..., FinishedRun]
 
 
@@ -91,15 +86,13 @@ def test_show_of_another_folder_is_a_usage_error(harness: Harness, tmp_path: Pat
 # --- output
 
 
-def test_table_shows_the_numbers(oracle: FinishedRun) -> None:
+def test_table_shows_the_numbers_and_the_run_folder(oracle: FinishedRun) -> None:
     lines = [line.split() for line in oracle.stdout.splitlines()]
     total = str(oracle.results["summary"]["total"])
     for expected in (["tasks", total], ["resolved", total], ["passed", total, "100.0", "%"]):
         assert expected in lines
-
-
-def test_table_names_the_run_folder(oracle: FinishedRun) -> None:
     assert f"run folder: {oracle.folder.path}" in oracle.stdout
+    assert oracle.results["run"]["folder"] == str(oracle.folder.path)
 
 
 def test_progress_goes_to_stderr_in_plain_lines(oracle: FinishedRun) -> None:
@@ -126,7 +119,7 @@ def test_a_quiet_run_prints_its_table_alone_and_writes_only_where_it_was_told(ha
     ended = harness(*RUN, "-t", "9001", "-q", "-o", folder / "results.json")
     assert ended.stderr == ""
     assert "resolved" in ended.stdout
-    (run,) = (harness.folder / "runs").iterdir()
+    run = harness.only_run().path
     assert RunFolder(run).summary["resolved"] == 1
     assert [path.name for path in folder.iterdir()] == ["results.json"]
 
@@ -134,8 +127,7 @@ def test_a_quiet_run_prints_its_table_alone_and_writes_only_where_it_was_told(ha
 def test_a_verbose_run_shows_every_attempt_and_overwrites_by_force(harness: Harness) -> None:
     results = harness.folder / "results.json"
     results.write_text("old")
-    ended = harness(*RUN, "-t", "9001", "-q", "-v", "-o", results, "--force", "--fail-under", "0.5")
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed(*RUN, "-t", "9001", "-q", "-v", "-o", results, "--force", "--fail-under", "0.5")
     assert "9001: passed" in ended.stderr
     assert "def parking_fee" in ended.stderr
     assert json.loads(results.read_text())["summary"]["resolved"] == 1
@@ -221,12 +213,6 @@ def test_report_writes_the_results_of_a_stored_run(harness: Harness, oracle: Fin
     assert stored == results
 
 
-def test_report_names_the_benchmark(oracle: FinishedRun) -> None:
-    html = (oracle.folder.path / "report.html").read_text()
-    assert html.lower().startswith("<!doctype html>")
-    assert "mbpp" in html
-
-
 def test_no_container_of_the_run_is_left(oracle: FinishedRun, client: APIClient) -> None:
     assert oracle.folder.containers(client) == []
 
@@ -234,12 +220,9 @@ def test_no_container_of_the_run_is_left(oracle: FinishedRun, client: APIClient)
 # --- results.json
 
 
-def test_results_have_exactly_the_parts_of_the_contract(oracle: FinishedRun) -> None:
+def test_results_and_their_summary_have_exactly_the_parts_of_the_contract(oracle: FinishedRun) -> None:
     assert list(oracle.results) == ["schema_version", "run", "summary", "attempts"]
     assert oracle.results["schema_version"] == 2
-
-
-def test_results_summary_has_exactly_the_fields_of_the_contract(oracle: FinishedRun) -> None:
     summary = dict(oracle.results["summary"])
     total = len(load_benchmark("mbpp", data="bundled").tasks) if THOROUGH else 3
     headline = summary.pop("headline")
@@ -266,15 +249,17 @@ def test_results_attempts_have_exactly_the_fields_of_the_contract(null: Finished
             *("agent_output", "expected_output", "duration_seconds", "error"),
             *("agent_output_cut", "expected_output_cut", "started_at"),
         ]
+        fixed: dict[str, Any] = {
+            "attempt": 0,
+            "sample_line": None,
+            "category": None,
+            "resolved": False,
+            "status": "failed",
+        }
+        fixed |= {"score": 0.0, "agent_output": ""}
+        assert {name: attempt[name] for name in fixed} == fixed
         assert isinstance(attempt["task_id"], str)
-        assert type(attempt["attempt"]) is int
-        assert attempt["sample_line"] is None
-        assert attempt["category"] is None
-        assert attempt["resolved"] is False
-        assert attempt["status"] in STATUSES
-        assert attempt["score"] == 0.0
         assert isinstance(attempt["metrics"], dict)
-        assert attempt["agent_output"] == ""
         assert len(attempt["expected_output"]) in range(1, 501)
         assert attempt["duration_seconds"] > 0
         assert isinstance(attempt["error"], str)
@@ -287,11 +272,6 @@ def test_results_are_in_task_order(oracle: FinishedRun) -> None:
     assert len(made) == (len(tasks) if THOROUGH else 3)
 
 
-def test_results_name_the_source_of_the_rows(oracle: FinishedRun) -> None:
-    assert oracle.results["run"]["source"] == "bundled"
-    assert oracle.results["run"]["folder"] == str(oracle.folder.path)
-
-
 # --- data that is not the benchmark
 
 
@@ -301,15 +281,9 @@ def fallen_back(finished_run: Runs) -> FinishedRun:
     return finished_run("run", "-b", "mbpp", "-n", "1")
 
 
-def test_bundled_rows_in_place_of_the_hub_are_announced_loudly(fallen_back: FinishedRun) -> None:
+def test_bundled_rows_in_place_of_the_hub_are_announced_and_marked(fallen_back: FinishedRun) -> None:
     assert "WARNING: THIS IS NOT MBPP" in fallen_back.stderr
-
-
-def test_table_of_bundled_rows_warns(fallen_back: FinishedRun) -> None:
     assert "BUNDLED SAMPLE" in fallen_back.stdout
-
-
-def test_every_result_of_bundled_rows_is_marked(fallen_back: FinishedRun) -> None:
     assert fallen_back.results["run"]["source"] == "bundled"
     assert fallen_back.folder.summary["source"] == "bundled"
     assert fallen_back.folder.manifest["source"] == "bundled"
@@ -326,18 +300,11 @@ def test_hub_alone_never_falls_back(harness: Harness) -> None:
 # --- attempts and pass@k
 
 
-@pytest.fixture
-def two_samples(finished_run: Runs) -> FinishedRun:
-    return finished_run(*RUN, "-t", "9001", "-t", "9002", "--n-samples", "2", "--k", "1", "--k", "2")
-
-
-def test_each_task_gets_n_attempts(two_samples: FinishedRun) -> None:
-    numbered = [(attempt["task_id"], attempt["attempt"]) for attempt in two_samples.results["attempts"]]
+def test_each_task_gets_n_attempts_and_pass_at_k_for_each_k(finished_run: Runs) -> None:
+    run = finished_run(*RUN, "-t", "9001", "-t", "9002", "--n-samples", "2", "--k", "1", "--k", "2")
+    numbered = [(attempt["task_id"], attempt["attempt"]) for attempt in run.results["attempts"]]
     assert numbered == [("9001", 0), ("9001", 1), ("9002", 0), ("9002", 1)]
-
-
-def test_pass_at_k_is_given_for_each_k(two_samples: FinishedRun) -> None:
-    assert two_samples.results["summary"]["pass_at_k"] == {"1": 1.0, "2": 1.0}
+    assert run.results["summary"]["pass_at_k"] == {"1": 1.0, "2": 1.0}
 
 
 # --- the choice of tasks
@@ -349,15 +316,13 @@ def test_names_or_the_seed_choose_the_tasks_which_run_in_the_order_of_the_data(h
     drawn = [task.id for task in select_tasks(benchmark, sample_size=2, seed=7)]
     chosen = {("-t", ids[2], "-t", ids[0]): [ids[0], ids[2]], ("-n", "2", "--seed", "7"): drawn}
     for options, expected in chosen.items():
-        ended = harness(*ANSWERS, *options, "-o", "results.json", "--force", env=NO_ENGINE)
-        assert ended.returncode == 0, ended.stderr
-        attempts = json.loads((harness.folder / "results.json").read_text())["attempts"]
+        harness.succeed(*ANSWERS, *options, "-o", "results.json", "--force", env=NO_ENGINE)
+        attempts = harness.read_json()["attempts"]
         assert [attempt["task_id"] for attempt in attempts] == expected
 
 
 def test_dry_run_starts_nothing_and_leaves_nothing(harness: Harness) -> None:
-    ended = harness(*RUN, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed(*RUN, "-n", "5", "--n-samples", "3", "--dry-run", env=NO_ENGINE)
     lines = [line.split() for line in ended.stdout.splitlines()]
     assert ["attempts", "15"] in lines
     assert ["sampling", "random,", "seed", "0"] in lines

@@ -20,36 +20,18 @@ def acted(finished_run: Callable[..., FinishedRun]) -> FinishedRun:
     return finished_run("run", "-b", "agentbench", "--data", "bundled", "-t", "os/sample/answers/0")
 
 
-def transcript_fields(run: FinishedRun) -> set[str]:
-    lines = [line for path in run.folder.path.glob("transcripts/*") for line in path.read_text().splitlines()]
-    return {field for line in lines for field in json.loads(line)}
-
-
-def test_the_page_names_every_field_of_an_attempt(acted: FinishedRun) -> None:
-    fields = {field for attempt in acted.folder.attempts for field in attempt}
-    assert len(fields) > 10
-    assert fields - NAMED == set()
-
-
-def test_the_page_names_every_metric_of_an_attempt(acted: FinishedRun) -> None:
-    metrics = {name for attempt in acted.folder.attempts for name in attempt["metrics"]}
-    assert metrics - NAMED - {"agentbench_status"} == set()
-
-
-def test_the_page_names_every_field_of_a_summary(acted: FinishedRun) -> None:
-    assert acted.folder.summary.keys() - NAMED == set()
-
-
-def test_the_page_names_every_field_of_a_manifest(acted: FinishedRun) -> None:
-    assert acted.folder.manifest.keys() - NAMED == set()
-
-
-def test_the_page_names_every_field_of_a_transcript(acted: FinishedRun) -> None:
-    fields = transcript_fields(acted)
-    assert "tool" in fields
-    assert fields - NAMED == set()
-
-
-def test_the_page_names_every_field_of_the_results(acted: FinishedRun) -> None:
-    assert acted.results.keys() == {"schema_version", "run", "summary", "attempts"}
-    assert acted.results["run"].keys() - NAMED == set()
+def test_the_page_names_every_field_that_a_run_writes(acted: FinishedRun) -> None:
+    run, results = acted.folder, acted.results
+    lines = [line for path in run.path.glob("transcripts/*") for line in path.read_text().splitlines()]
+    fields = {
+        "attempts": {field for attempt in run.attempts for field in attempt},
+        "metrics": {name for each in run.attempts for name in each["metrics"]} - {"agentbench_status"},
+        "summary": {*run.summary},
+        "manifest": {*run.manifest},
+        "transcripts": {field for line in lines for field in json.loads(line)},
+        "results": {*results["run"]},
+    }
+    assert len(fields["attempts"]) > 10
+    assert "tool" in fields["transcripts"]
+    assert results.keys() == {"schema_version", "run", "summary", "attempts"}
+    assert {part: found - NAMED for part, found in fields.items() if found - NAMED} == {}

@@ -73,7 +73,7 @@ def run_leaking(harness: Harness, server: ModelServer, *options: str) -> subproc
 
 
 def read_log(harness: Harness) -> list[str]:
-    (folder,) = (harness.folder / "runs").iterdir()
+    folder = harness.only_run().path
     assert RunFolder(folder).attempts[0]["metrics"]["rounds"] == 3
     return [line for path in folder.glob("run.log*") for line in path.read_text().split("\n")[:-1]]
 

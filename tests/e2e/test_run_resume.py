@@ -46,10 +46,6 @@ def resumed(module_harness: Harness, client: APIClient) -> Resumed:
     return Resumed(run.folder, running, kept, ended.stdout + ended.stderr, ended.returncode)
 
 
-def test_killed_run_was_in_the_middle(resumed: Resumed) -> None:
-    assert 3 <= len(resumed.kept.splitlines()) < 8
-
-
 def test_containers_of_a_killed_run_end_by_themselves(resumed: Resumed) -> None:
     assert resumed.running_after_kill == []
 
@@ -60,6 +56,7 @@ def test_resumed_run_ends_well(resumed: Resumed) -> None:
 
 
 def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
+    assert 3 <= len(resumed.kept.splitlines()) < 8, "the run was killed in the middle"
     counts = Counter((attempt["task_id"], attempt["attempt"]) for attempt in resumed.folder.attempts)
     assert len(counts) == 8
     assert set(counts.values()) == {1}
@@ -67,9 +64,6 @@ def test_every_attempt_has_exactly_one_verdict(resumed: Resumed) -> None:
 
 def test_finished_attempts_are_kept_byte_for_byte(resumed: Resumed) -> None:
     assert resumed.folder.raw_attempts.startswith(resumed.kept)
-
-
-def test_torn_last_line_is_gone(resumed: Resumed) -> None:
     assert TORN not in (resumed.folder.path / "attempts.jsonl").read_bytes()
 
 
@@ -91,27 +85,18 @@ def finished_copy(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> R
     return run.folder.copy_to(tmp_path / "copy")
 
 
-def test_finished_run_prints_its_table_again(harness: Harness, finished_copy: RunFolder) -> None:
-    ended = harness("run", "--resume", finished_copy.path)
-    assert ended.returncode == 0
-    assert ["failed", "3", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
-
-
-def test_finished_run_starts_no_container(
+def test_finished_run_prints_its_table_and_starts_no_container(
     harness: Harness, finished_copy: RunFolder, client: APIClient
 ) -> None:
-    before, kept = time.time(), finished_copy.raw_attempts
-    assert harness("run", "--resume", finished_copy.path).returncode == 0
+    before, kept, summary = time.time(), finished_copy.raw_attempts, finished_copy.summary
+    ended = harness.succeed("run", "--resume", finished_copy.path, "-o", "results.json")
+    assert ["failed", "3", "100.0", "%"] in [line.split() for line in ended.stdout.splitlines()]
     label = {"type": "container", "label": f"harness.run={finished_copy.run_id}"}
     events = client.events(since=before, until=time.time() + 0.01, filters=label)  # type: ignore[call-overload]
     assert list(events) == []
     assert finished_copy.raw_attempts == kept
-
-
-def test_results_can_be_written_from_a_finished_run(harness: Harness, finished_copy: RunFolder) -> None:
-    assert harness("run", "--resume", finished_copy.path, "-o", "results.json").returncode == 0
-    results = json.loads((harness.folder / "results.json").read_text())
-    assert len(results["attempts"]) == 3
+    assert finished_copy.summary == summary, "the run keeps its duration"
+    assert len(harness.read_json()["attempts"]) == 3
 
 
 def test_dry_run_of_a_resumed_run_shows_the_remaining_attempts(
@@ -159,8 +144,7 @@ def test_changed_samples_are_refused(harness: Harness) -> None:
 def test_a_resumed_run_keeps_the_bundled_rows_that_it_fell_back_to(harness: Harness) -> None:
     harness("run", "-b", "mbpp", "-n", "1")
     # This hub would give other rows now.
-    ended = harness("run", "--resume", next(harness.folder.glob("runs/*")))
-    assert ended.returncode == 0, ended.stderr
+    ended = harness.succeed("run", "--resume", next(harness.folder.glob("runs/*")))
     assert "WARNING: THIS IS NOT MBPP" not in ended.stderr, "the hub was not even asked"
     assert "BUNDLED SAMPLE" in ended.stdout
 
@@ -175,31 +159,23 @@ def test_changed_image_is_refused(harness: Harness, finished_copy: RunFolder) ->
 
 
 def test_changed_grading_is_refused_unless_it_is_accepted(harness: Harness, finished_copy: RunFolder) -> None:
-    manifest = {**finished_copy.manifest, "grading_version": 0}
-    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    finished_copy.change_manifest(grading_version=0)
     ended = harness("run", "--resume", finished_copy.path)
     assert ended.returncode == 2
     assert "the grading of mbpp has changed since this run started" in ended.stderr
-    assert harness("run", "--resume", finished_copy.path, "--accept", "grading_version").returncode == 0
+    harness.succeed("run", "--resume", finished_copy.path, "--accept", "grading_version")
     assert finished_copy.manifest["grading_version"] == 1
 
 
 def test_an_image_rebuilt_from_the_same_sources_is_accepted(
     harness: Harness, finished_copy: RunFolder
 ) -> None:
-    manifest = finished_copy.manifest
-    manifest["images"] = dict.fromkeys(manifest["images"], "sha256:" + "0" * 64)
-    (finished_copy.path / "manifest.json").write_text(json.dumps(manifest))
+    images = dict.fromkeys(finished_copy.manifest["images"], "sha256:" + "0" * 64)
+    finished_copy.change_manifest(images=images)
     lines = finished_copy.raw_attempts.splitlines(keepends=True)
     (finished_copy.path / "attempts.jsonl").write_bytes(b"".join(lines[:-1]))
-    assert harness("run", "--resume", finished_copy.path).returncode == 0
+    harness.succeed("run", "--resume", finished_copy.path)
     assert len(finished_copy.attempts) == 3
-
-
-def test_finished_run_keeps_its_duration(harness: Harness, finished_copy: RunFolder) -> None:
-    before = finished_copy.summary
-    assert harness("run", "--resume", finished_copy.path).returncode == 0
-    assert finished_copy.summary == before
 
 
 def test_duration_of_a_resumed_run_adds_up(harness: Harness, finished_copy: RunFolder) -> None:
@@ -207,7 +183,7 @@ def test_duration_of_a_resumed_run_adds_up(harness: Harness, finished_copy: RunF
     (finished_copy.path / "attempts.jsonl").write_bytes(b"".join(lines[:-1]))
     summary = {**finished_copy.summary, "duration_seconds": 10_000.0}
     (finished_copy.path / "summary.json").write_text(json.dumps(summary))
-    assert harness("run", "--resume", finished_copy.path).returncode == 0
+    harness.succeed("run", "--resume", finished_copy.path)
     assert '"duration_seconds": 100' in (finished_copy.path / "summary.json").read_text()
 
 
@@ -236,7 +212,7 @@ def test_killing_one_run_leaves_another_alone(harness: Harness, client: APIClien
     victim = harness.start_run("--max-concurrent", "2", finished=2)
     victim.end(signal.SIGKILL)
     # The next command removes the containers of the dead run, and leaves those of the live one.
-    assert harness("gc").returncode == 0
+    harness.succeed("gc")
     assert wait_until(lambda: not victim.folder.containers(client), "the victim's containers gone")
     other.process.communicate()
     assert other.process.returncode == 0

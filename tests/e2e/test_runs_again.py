@@ -30,81 +30,93 @@ def run(finished_run: Callable[..., FinishedRun], tmp_path: Path) -> RunFolder:
     return finished_run(*QUICK).folder.copy_to(tmp_path / "copy")
 
 
-@pytest.fixture
-def flaky(harness: Harness) -> RunFolder:
-    """Make a run where no attempt passes. All pass once the file `answer` exists."""
-    agent = harness.folder / "flaky.py"
-    agent.write_text(AGENT.format(place=str(harness.folder / "answer")))
-    command = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", agent, "-n", "1", "--n-samples", "2")
-    assert harness(*command).returncode == 0
-    folder = RunFolder(next((harness.folder / "runs").iterdir()))
+@pytest.fixture(scope="module")
+def failed(module_harness: Harness) -> RunFolder:
+    """Make a run where no attempt passes. All pass from now on, because the file `answer` exists."""
+    place = module_harness.folder
+    (place / "flaky.py").write_text(AGENT.format(place=str(place / "answer")))
+    command = ("run", "-b", "gsm8k", "--data", "bundled", "-n", "1", "--n-samples", "2")
+    module_harness.succeed(*command, "--agent", place / "flaky.py")
+    folder = module_harness.only_run()
     (expected,) = {attempt["expected_output"] for attempt in folder.attempts}
-    (harness.folder / "answer").write_text(expected)
+    (place / "answer").write_text(expected)
     return folder
+
+
+@pytest.fixture(scope="module")
+def retried(module_harness: Harness, failed: RunFolder) -> tuple[RunFolder, str]:
+    """Return a copy of that run with its attempts repeated, and the output of the command."""
+    folder = failed.copy_to(module_harness.folder / "retried" / failed.path.name)
+    ended = module_harness.succeed("run", "--resume", folder.path, "--retry-failed")
+    return folder, ended.stdout
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
 
 
 # --- retries
 
 
 def test_failed_attempts_are_repeated_and_their_verdicts_stay_in_the_file(
-    harness: Harness, flaky: RunFolder
+    failed: RunFolder, retried: tuple[RunFolder, str]
 ) -> None:
-    before = flaky.raw_attempts
-    ended = harness("run", "--resume", flaky.path, "--retry-failed")
-    assert ended.returncode == 0, ended.stderr
-    assert flaky.raw_attempts.startswith(before)
-    statuses = [(attempt["attempt"], attempt["status"]) for attempt in flaky.attempts]
+    folder, _ = retried
+    assert folder.raw_attempts.startswith(failed.raw_attempts)
+    statuses = [(attempt["attempt"], attempt["status"]) for attempt in folder.attempts]
     assert sorted(statuses[:2]) == [(0, "failed"), (1, "agent_error")]
     assert statuses[2:4] == [(0, "cancelled"), (1, "cancelled")]
     assert sorted(statuses[4:]) == [(0, "passed"), (1, "passed")]
-    assert [attempt["metrics"] for attempt in flaky.attempts[2:4]] == [
-        {"superseded": "failed"},
-        {"superseded": "agent_error"},
-    ]
+    superseded = [attempt["metrics"]["superseded"] for attempt in folder.attempts[2:4]]
+    assert superseded == ["failed", "agent_error"]
 
 
-def test_a_report_shows_that_verdicts_were_superseded(harness: Harness, flaky: RunFolder) -> None:
-    ended = harness("run", "--resume", flaky.path, "--retry-failed")
+def test_a_report_shows_that_verdicts_were_superseded(
+    harness: Harness, retried: tuple[RunFolder, str]
+) -> None:
+    folder, stdout = retried
     shown = "2 attempts had a verdict and were repeated; 2 of them passed then"
-    assert shown in ended.stdout
-    assert shown in harness("show", flaky.path).stdout
-    assert flaky.summary["superseded"] == {"attempts": 2, "resolved": 2}
-    assert flaky.manifest["superseded_verdicts"] == 2
+    assert shown in stdout
+    assert shown in harness("show", folder.path).stdout
+    assert folder.summary["superseded"] == {"attempts": 2, "resolved": 2}
+    assert folder.manifest["superseded_verdicts"] == 2
 
 
-def test_transcripts_of_superseded_verdicts_are_kept(harness: Harness, flaky: RunFolder) -> None:
-    transcripts = {path.name: path.read_text() for path in (flaky.path / "transcripts").iterdir()}
-    harness("run", "--resume", flaky.path, "--retry-failed")
-    kept = {path.name: path.read_text() for path in (flaky.path / "superseded").iterdir()}
-    assert list(transcripts.values()) != [
-        path.read_text() for path in (flaky.path / "transcripts").iterdir()
-    ], "the attempts were made again"
-    assert kept == {name.replace(".jsonl", "-0.jsonl"): text for name, text in transcripts.items()}
+def test_transcripts_of_superseded_verdicts_are_kept(
+    failed: RunFolder, retried: tuple[RunFolder, str]
+) -> None:
+    before, after = (read_files(each.path / "transcripts") for each in (failed, retried[0]))
+    assert before != after, "the attempts were made again"
+    kept = read_files(retried[0].path / "superseded")
+    assert kept == {name.replace(".jsonl", "-0.jsonl"): text for name, text in before.items()}
 
 
-def test_a_retry_that_was_killed_is_continued(harness: Harness, flaky: RunFolder) -> None:
-    harness("run", "--resume", flaky.path, "--retry-failed")
-    lines = flaky.raw_attempts.splitlines(keepends=True)
-    (flaky.path / "attempts.jsonl").write_bytes(b"".join(lines[:4]))
-    listed = json.loads(harness("runs", "--json").stdout)
-    assert [(each["state"], each["finished_attempts"]) for each in listed] == [("finished", 2)]
-    (flaky.path / "summary.json").unlink()
-    listed = json.loads(harness("runs", "--json").stdout)
-    assert [(each["state"], each["finished_attempts"]) for each in listed] == [("interrupted", 0)]
-    shown = harness("run", "--resume", flaky.path, "--retry-failed", "--dry-run")
+def test_a_retry_that_was_killed_is_continued(
+    harness: Harness, retried: tuple[RunFolder, str], tmp_path: Path
+) -> None:
+    def list_states() -> list[tuple[str, int]]:
+        listed = json.loads(harness("runs", "--json").stdout)
+        return [(each["state"], each["finished_attempts"]) for each in listed]
+
+    folder = retried[0].copy_to(tmp_path / "runs" / "killed")
+    lines = folder.raw_attempts.splitlines(keepends=True)
+    (folder.path / "attempts.jsonl").write_bytes(b"".join(lines[:4]))
+    assert list_states() == [("finished", 2)]
+    (folder.path / "summary.json").unlink()
+    assert list_states() == [("interrupted", 0)]
+    shown = harness("run", "--resume", folder.path, "--retry-failed", "--dry-run")
     assert ["remaining", "2"] in [line.split() for line in shown.stdout.splitlines()]
-    assert harness("run", "--resume", flaky.path).returncode == 0
-    assert flaky.summary["statuses"] == {"passed": 2}
-    assert flaky.summary["superseded"] == {"attempts": 2, "resolved": 2}
+    harness.succeed("run", "--resume", folder.path)
+    assert folder.summary["statuses"] == {"passed": 2}
+    assert folder.summary["superseded"] == {"attempts": 2, "resolved": 2}
 
 
-def test_passed_attempts_are_never_repeated(harness: Harness, flaky: RunFolder) -> None:
-    harness("run", "--resume", flaky.path, "--retry-failed")
-    before = flaky.raw_attempts
-    ended = harness("run", "--resume", flaky.path, "--retry-failed")
-    assert ended.returncode == 0
+def test_passed_attempts_are_never_repeated(harness: Harness, retried: tuple[RunFolder, str]) -> None:
+    folder, _ = retried
+    before = folder.raw_attempts
+    ended = harness.succeed("run", "--resume", folder.path, "--retry-failed")
     assert "no attempt is repeated" in ended.stderr
-    assert flaky.raw_attempts == before
+    assert folder.raw_attempts == before
 
 
 def test_only_infra_errors_are_repeated(harness: Harness, run: RunFolder) -> None:
@@ -122,27 +134,7 @@ def test_only_infra_errors_are_repeated(harness: Harness, run: RunFolder) -> Non
     assert "superseded" not in run.summary, "an infra error is not a verdict"
 
 
-@pytest.mark.parametrize("option", ["--retry-failed", "--retry-infra", "--accept"])
-def test_a_retry_needs_a_run_to_resume(harness: Harness, option: str) -> None:
-    value = ("seed",) if option == "--accept" else ()
-    code, _, stderr = harness.refused("run", "-b", "gsm8k", option, *value)
-    assert code == 2
-    assert f"{option} needs a run to resume" in stderr
-
-
 # --- settings of a resumed run
-
-
-def test_a_resumed_run_takes_the_settings_that_it_has(harness: Harness, run: RunFolder) -> None:
-    ended = harness("run", "--resume", run.path, "-b", "gsm8k", "-n", "4", "--seed", "0")
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_another_plan_is_refused_with_both_values(harness: Harness, run: RunFolder) -> None:
-    code, _, stderr = harness.refused("run", "--resume", run.path, "-n", "3")
-    assert code == 2
-    assert "config.sample_size was 4 when this run started, and is 3 now" in stderr
-    assert "a resumed run cannot change --sample-size" in stderr
 
 
 def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(
@@ -150,12 +142,10 @@ def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(
 ) -> None:
     config = harness.folder / "config.yaml"
     config.write_text("benchmark: gsm8k\nagent: 'null'\ntimeout_seconds: 200\n")
-    code, _, stderr = harness.refused("run", "--resume", run.path, "-c", config)
-    assert code == 2
+    stderr = harness.expect_refusal("run", "--resume", run.path, "-c", config)
     assert "config.timeout_seconds was 180 when this run started, and is 200 now" in stderr
     assert "--accept config.timeout_seconds" in stderr
-    ended = harness("run", "--resume", run.path, "-c", config, "--accept", "config.timeout_seconds")
-    assert ended.returncode == 0, ended.stderr
+    harness.succeed("run", "--resume", run.path, "-c", config, "--accept", "config.timeout_seconds")
     (change,) = run.manifest["accepted_changes"]
     assert (change["field"], change["before"], change["after"]) == ("config.timeout_seconds", 180, 200)
     assert run.manifest["config"]["timeout_seconds"] == 200
@@ -164,14 +154,12 @@ def test_another_setting_of_a_config_file_is_refused_unless_it_is_accepted(
 
 
 def test_changed_data_are_accepted_only_on_request(harness: Harness, run: RunFolder) -> None:
-    manifest = run.manifest
-    now, manifest["data"]["sha256"] = manifest["data"]["sha256"], "0" * 64
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    code, _, stderr = harness.refused("run", "--resume", run.path)
-    assert code == 2
+    now = run.manifest["data"]["sha256"]
+    run.change_manifest("data", sha256="0" * 64)
+    stderr = harness.expect_refusal("run", "--resume", run.path)
     assert f'data.sha256 was "{"0" * 64}", and is "{now}" now' in stderr
     assert "--accept data.sha256" in stderr
-    assert harness("run", "--resume", run.path, "--accept", "data").returncode == 0
+    harness.succeed("run", "--resume", run.path, "--accept", "data")
     assert run.manifest["data"]["sha256"] == now
     assert [change["field"] for change in run.manifest["accepted_changes"]] == ["data.sha256"]
 
@@ -179,64 +167,47 @@ def test_changed_data_are_accepted_only_on_request(harness: Harness, run: RunFol
 # --- rerun
 
 
-def test_a_run_is_made_again_from_its_manifest_alone(harness: Harness, run: RunFolder) -> None:
+def test_a_run_is_made_again_from_its_manifest_alone_and_equals_it(harness: Harness, run: RunFolder) -> None:
+    before = run.raw_attempts
     (run.path / "attempts.jsonl").unlink()
     (run.path / "summary.json").unlink()
-    ended = harness("rerun", run.path)
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("rerun", run.path)
+    again = harness.only_run()
     assert again.manifest["rerun_of"] == run.run_id
-    assert len(again.attempts) == 4
-
-
-def test_a_rerun_equals_the_run(
-    harness: Harness, finished_run: Callable[..., FinishedRun], run: RunFolder
-) -> None:
-    harness("rerun", run.path)
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
-    lines = [sorted(remove_times_and_ids(each.raw_attempts.decode()).splitlines()) for each in (run, again)]
+    lines = [
+        sorted(remove_times_and_ids(text.decode()).splitlines()) for text in (before, again.raw_attempts)
+    ]
+    assert len(lines[0]) == 4
     assert lines[0] == lines[1]
 
 
 def test_a_rerun_with_changed_data_is_refused_before_a_folder_is_made(
     harness: Harness, run: RunFolder
 ) -> None:
-    manifest = run.manifest
-    manifest["data"]["sha256"] = "0" * 64
-    (run.path / "manifest.json").write_text(json.dumps(manifest))
-    code, _, stderr = harness.refused("rerun", run.path)
-    assert code == 2
-    assert "--accept data.sha256" in stderr
+    run.change_manifest("data", sha256="0" * 64)
+    assert "--accept data.sha256" in harness.expect_refusal("rerun", run.path)
     assert not (harness.folder / "runs").exists()
-    assert harness("rerun", run.path, "--accept", "data").returncode == 0
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("rerun", run.path, "--accept", "data")
+    again = harness.only_run()
     assert [change["field"] for change in again.manifest["accepted_changes"]] == ["data.sha256"]
 
 
 # --- grade --run
 
 
-def test_submissions_are_graded_again_without_the_agent(harness: Harness, flaky: RunFolder) -> None:
-    (harness.folder / "flaky.py").unlink()
-    ended = harness("grade", "--run", flaky.path, "--output-dir", "again")
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "again").iterdir()))
+def test_submissions_are_graded_again_without_the_agent(harness: Harness, failed: RunFolder) -> None:
+    agent = Path(failed.manifest["config"]["agent"])
+    text = agent.read_text()
+    agent.write_text("raise RuntimeError('nobody may import this')")
+    harness.succeed("grade", "--run", failed.path, "--output-dir", "again")
+    agent.write_text(text)
+    again = harness.only_run("again")
     assert [(each["task_id"], each["attempt"], each["status"]) for each in again.attempts] == [
-        (each["task_id"], each["attempt"], each["status"]) for each in flaky.attempts
+        (each["task_id"], each["attempt"], each["status"]) for each in failed.attempts
     ]
-    assert again.manifest["replay"]["run_id"] == flaky.run_id
-
-
-def test_programs_are_graded_again(harness: Harness, finished_run: Callable[..., FinishedRun]) -> None:
-    run = finished_run("run", "-b", "mbpp", "--data", "bundled", "-n", "6", "--agent", "null").folder
-    ended = harness("grade", "--run", run.path)
-    assert ended.returncode == 0, ended.stderr
-    again = RunFolder(next((harness.folder / "runs").iterdir()))
-    assert again.summary["statuses"] == run.summary["statuses"]
-    assert again.summary["replay"]["same_verdicts"] == 6
+    assert again.manifest["replay"]["run_id"] == failed.run_id
 
 
 def test_a_run_and_samples_together_are_refused(harness: Harness, run: RunFolder) -> None:
-    code, _, stderr = harness.refused("grade", "--run", run.path, "--samples", "x.jsonl")
-    assert code == 2
+    stderr = harness.expect_refusal("grade", "--run", run.path, "--samples", "x.jsonl")
     assert "--run and --samples both name what is graded" in stderr

@@ -25,8 +25,7 @@ def test_a_run_ends_with_its_report_and_a_line_that_shows_a_failure(
     assert label == "show a failure"
     program, *arguments = shlex.split(line)
     assert program == "harness"
-    shown = harness(*arguments, env=NO_ENGINE)
-    assert shown.returncode == 0
+    shown = harness.succeed(*arguments, env=NO_ENGINE)
     assert f"{arguments[-1]}: " in shown.stdout
 
 
@@ -55,14 +54,7 @@ def test_commands_accept_latest_and_a_name(failed: FinishedRun, harness: Harness
         assert f"run folder: {failed.folder.path}" in ended.stdout, ended.stderr
 
 
-def test_an_unknown_run_names_the_nearest(failed: FinishedRun, harness: Harness) -> None:
-    runs, name = failed.folder.path.parent, failed.folder.path.name
-    code, _, error = harness.refused("show", f"{name}x", "--output-dir", runs)
-    assert code == 2
-    assert f"did you mean {name}?" in error
-
-
-def test_a_run_under_way_is_running_and_a_killed_one_is_resumed_by_name(harness: Harness) -> None:
+def test_a_run_under_way_is_running_and_a_killed_one_is_shown_reported_and_resumed(harness: Harness) -> None:
     run = harness.start_run("--n-samples", "200")
     place = ("--output-dir", run.folder.path.parent)
     shown = harness("show", "latest", *place, env=NO_ENGINE).stdout
@@ -71,5 +63,11 @@ def test_a_run_under_way_is_running_and_a_killed_one_is_resumed_by_name(harness:
     assert " running " in harness("runs", *place, env=NO_ENGINE).stdout
     run.end(signal.SIGKILL)
     assert " interrupted " in harness("runs", *place, env=NO_ENGINE).stdout
+    attempts = run.folder.attempts
+    shown = harness.succeed("show", "latest", *place, env=NO_ENGINE).stdout
+    assert f"interrupted: {len(attempts):,} of " in shown
+    harness.succeed("show", "latest", attempts[0]["task_id"], *place, env=NO_ENGINE)
+    harness.succeed("report", "latest", *place, env=NO_ENGINE)
+    assert (run.folder.path / "report.html").exists()
     planned = harness("run", "--resume", "latest", *place, "--dry-run", env=NO_ENGINE)
     assert "remaining" in planned.stdout, planned.stderr

@@ -20,10 +20,10 @@ from harness.environments import environment_spec
 from harness.sandbox.backends.docker.engine import connect
 from harness.sandbox.reaper import NAMESPACE_VARIABLE
 
-WAITING = 50
-GRADED = 4
+WAITING = 200
+GRADED = 3
 MAX_SANDBOXES = 2
-ACTING = 6
+ACTING = 4
 # A run keeps room for the sandboxes that the grading of one attempt in `os` may open.
 NESTED = environment_spec("os").nested_sandboxes
 

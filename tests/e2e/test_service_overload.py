@@ -38,7 +38,8 @@ MOST_GROWTH_MB = 128.0
 def test_a_service_with_four_times_its_load_stays_correct_and_answers_each_client_in_its_time(
     harness: Harness,
 ) -> None:
-    with start_service(harness) as served:
+    # A fork would begin with the memory of its parent.
+    with start_service(harness, by_script=True) as served:
         capacity, quiet = asyncio.run(
             measure_capacity(
                 served.url,

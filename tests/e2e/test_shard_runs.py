@@ -20,26 +20,23 @@ QUICK = ("run", "-b", "gsm8k", "--data", "bundled", "--agent", "null", "-n", "4"
 def make_shards(harness: Harness, command: tuple[str, ...], number: int, place: str) -> list[Path]:
     folders: list[Path] = []
     for shard in range(1, number + 1):
-        ended = harness(*command, "--shard", f"{shard}/{number}", "--output-dir", f"{place}/{shard}")
-        assert ended.returncode == 0, ended.stderr
+        harness.succeed(*command, "--shard", f"{shard}/{number}", "--output-dir", f"{place}/{shard}")
         folders += (harness.folder / place / str(shard)).iterdir()
     return folders
 
 
 @pytest.fixture(scope="module")
 def one(module_harness: Harness) -> RunFolder:
-    ended = module_harness(*RUN, "--output-dir", "one", "--max-concurrent", "1", "-o", "one.json")
-    assert ended.returncode == 0, ended.stderr
-    return RunFolder(next((module_harness.folder / "one").iterdir()))
+    module_harness.succeed(*RUN, "--output-dir", "one", "--max-concurrent", "1", "-o", "one.json")
+    return module_harness.only_run("one")
 
 
 @pytest.fixture(scope="module")
 def merged(module_harness: Harness) -> RunFolder:
     shards = make_shards(module_harness, RUN, 2, "shards")
-    ended = module_harness("merge", *reversed(shards), "--output-dir", "merged", "-o", "merged.json")
-    assert ended.returncode == 0, ended.stderr
+    ended = module_harness.succeed("merge", *reversed(shards), "--output-dir", "merged", "-o", "merged.json")
     assert ended.stdout.splitlines()[1].startswith("mbpp - oracle")
-    return RunFolder(next((module_harness.folder / "merged").iterdir()))
+    return module_harness.only_run("merged")
 
 
 def test_merged_shards_equal_one_run_byte_for_byte(one: RunFolder, merged: RunFolder) -> None:
@@ -51,9 +48,7 @@ def test_merged_shards_equal_one_run_byte_for_byte(one: RunFolder, merged: RunFo
 def test_merged_results_equal_those_of_one_run(
     module_harness: Harness, one: RunFolder, merged: RunFolder
 ) -> None:
-    first, second = (
-        json.loads((module_harness.folder / name).read_text()) for name in ("merged.json", "one.json")
-    )
+    first, second = (module_harness.read_json(name) for name in ("merged.json", "one.json"))
     assert remove_times_and_ids(json.dumps(first["attempts"])) == remove_times_and_ids(
         json.dumps(second["attempts"])
     )
@@ -72,9 +67,9 @@ def test_merged_transcripts_equal_those_of_one_run(one: RunFolder, merged: RunFo
 
 
 def test_a_merged_run_can_be_shown_and_resumed(module_harness: Harness, merged: RunFolder) -> None:
-    assert module_harness("show", merged.path).returncode == 0
+    module_harness.succeed("show", merged.path)
     kept = merged.raw_attempts
-    assert module_harness("run", "--resume", merged.path).returncode == 0
+    module_harness.succeed("run", "--resume", merged.path)
     assert merged.raw_attempts == kept
 
 
@@ -86,13 +81,11 @@ def quick_shards(module_harness: Harness) -> list[Path]:
     return make_shards(module_harness, QUICK, 2, "quick")
 
 
-Change = Callable[[Path], Any]
+Change = Callable[[Path], object]
 
 
-def change_manifest(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    manifest = json.loads((folder / "manifest.json").read_text())
-    change(manifest)
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+def edit(section: str | None = None, **values: Any) -> Change:
+    return lambda folder: RunFolder(folder).change_manifest(section, **values)
 
 
 def cut_attempts(folder: Path) -> None:
@@ -111,34 +104,10 @@ def copy_attempts_of_first(folder: Path) -> None:
 
 
 REFUSED: dict[str, tuple[Change, str]] = {
-    "another number of shards": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard="2/3")),
-        "is shard 2 of 3",
-    ),
-    "the same shard": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard="1/2")),
-        "are both shard 1 of 2",
-    ),
-    "a whole run": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(shard=None)),
-        "of 2 shards is missing",
-    ),
-    "other data": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["data"].update(sha256="00")),
-        "the shards differ in data.sha256",
-    ),
-    "another seed": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(seed=9)),
-        "the shards differ in config.seed",
-    ),
-    "another setting": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest["config"].update(sample_size=3)),
-        "the shards differ in config.sample_size",
-    ),
-    "another version": (
-        lambda folder: change_manifest(folder, lambda manifest: manifest.update(harness_version="0")),
-        "the shards differ in harness_version",
-    ),
+    "another number of shards": (edit("config", shard="2/3"), "is shard 2 of 3"),
+    "the same shard": (edit("config", shard="1/2"), "are both shard 1 of 2"),
+    "a whole run": (edit("config", shard=None), "of 2 shards is missing"),
+    "other data": (edit("data", sha256="00"), "the shards differ in data.sha256"),
     "the attempts of another shard": (copy_attempts_of_first, "both hold attempt 0 of task"),
     "an infra error": (lose_verdict, "1 of 2 attempts of shard 2 have no verdict"),
     "a shard that is not finished": (cut_attempts, "1 of 2 attempts of shard 2 have no verdict"),
@@ -169,13 +138,11 @@ def test_a_shard_under_way_is_refused(harness: Harness, quick_shards: list[Path]
 
 def test_accepted_differences_that_leave_tasks_out_are_refused(harness: Harness) -> None:
     for shard, seed in (("1/2", "4"), ("2/2", "5")):
-        ended = harness(*QUICK[:-2], "--sample-size", "4", "--seed", seed, "--shard", shard)
-        assert ended.returncode == 0, ended.stderr
+        harness.succeed(*QUICK[:-2], "--sample-size", "4", "--seed", seed, "--shard", shard)
     shards = (harness.folder / "runs").iterdir()
-    code, _, stderr = harness.refused(
+    stderr = harness.expect_refusal(
         "merge", *shards, "--output-dir", "merged", "--accept", "seed", "--accept", "config.seed"
     )
-    assert code == 2
     assert "which is not in shard 2 of 2 of the run" in stderr
     assert "repeat the shards with other settings" in stderr
 
@@ -185,12 +152,11 @@ def test_shards_that_were_retried_and_made_again_are_merged(
 ) -> None:
     shards: list[Path] = []
     for number, shard in enumerate(quick_shards):
-        assert harness("rerun", shard, "--output-dir", tmp_path / str(number)).returncode == 0
+        harness.succeed("rerun", shard, "--output-dir", tmp_path / str(number))
         shards += (tmp_path / str(number)).iterdir()
-    assert harness("run", "--resume", shards[1], "--retry-failed").returncode == 0
-    ended = harness("merge", *shards)
-    assert ended.returncode == 0, ended.stderr
-    merged = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("run", "--resume", shards[1], "--retry-failed")
+    harness.succeed("merge", *shards)
+    merged = harness.only_run()
     assert merged.manifest["superseded_verdicts"] == 2
     repeated = [shard["rerun_of"] for shard in merged.manifest["merged_from"]]
     assert repeated == [RunFolder(shard).run_id for shard in quick_shards]
@@ -198,8 +164,7 @@ def test_shards_that_were_retried_and_made_again_are_merged(
 
 
 def test_a_missing_shard_is_named(harness: Harness, quick_shards: list[Path]) -> None:
-    code, _, stderr = harness.refused("merge", quick_shards[0])
-    assert code == 2
+    stderr = harness.expect_refusal("merge", quick_shards[0])
     assert "1 of 2 shards is missing: 2" in stderr
     assert "--allow-unfinished" in stderr
 
@@ -207,11 +172,11 @@ def test_a_missing_shard_is_named(harness: Harness, quick_shards: list[Path]) ->
 def test_an_unfinished_merge_is_completed_by_resume(harness: Harness, quick_shards: list[Path]) -> None:
     ended = harness("merge", quick_shards[0], "--allow-unfinished")
     assert ended.returncode == 3
-    merged = RunFolder(next((harness.folder / "runs").iterdir()))
+    merged = harness.only_run()
     assert merged.summary["statuses"] == {"failed": 2, "cancelled": 2}
     planned = merged.manifest["planned"]
     assert (planned["tasks"], planned["attempts"], len(planned["task_ids"])) == (4, 4, 4)
-    assert harness("run", "--resume", merged.path).returncode == 0
+    harness.succeed("run", "--resume", merged.path)
     assert merged.summary["statuses"] == {"failed": 4}
 
 
@@ -221,14 +186,12 @@ def test_samples_from_standard_input_are_merged(harness: Harness) -> None:
     text = "".join(sample % task for task in tasks for _ in range(2))
     command = ("grade", "-b", "gsm8k", "--data", "bundled", "--samples", "-", "-n", "4")
     for shard in ("1/2", "2/2"):
-        ended = harness(*command, "--shard", shard, stdin=text)
-        assert ended.returncode == 0, ended.stderr
-    ended = harness("merge", *(harness.folder / "runs").iterdir(), "--output-dir", "merged")
-    assert ended.returncode == 0, ended.stderr
-    merged = RunFolder(next((harness.folder / "merged").iterdir()))
+        harness.succeed(*command, "--shard", shard, stdin=text)
+    harness.succeed("merge", *(harness.folder / "runs").iterdir(), "--output-dir", "merged")
+    merged = harness.only_run("merged")
     assert merged.summary["coverage"] == {"samples": 8, "tasks": 4, "missing": 0}
     shutil.rmtree(harness.folder / "runs")
-    assert harness("run", "--resume", merged.path).returncode == 0
+    harness.succeed("run", "--resume", merged.path)
 
 
 def _prompts(harness: Harness) -> list[str]:

@@ -33,9 +33,8 @@ def test_wrong_predictions_fail_by_both_rules(harness: Harness, options: tuple[s
     ]
     path = harness.folder / "preds.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in predictions))
-    ended = harness("grade", *options, "--samples", str(path))
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    folder = RunFolder(next((harness.folder / "runs").iterdir()))
+    harness.succeed("grade", *options, "--samples", str(path))
+    folder = harness.only_run()
     records = {(each["task_id"], each["attempt"]): each for each in folder.attempts}
     found = [records["harness__stock-total", number] for number in range(3)]
     assert [each["status"] for each in found] == ["failed"] * 3
@@ -51,11 +50,10 @@ def test_the_files_that_an_agent_leaves_are_its_patch(harness: Harness, options:
         "sed -i 's/ if len.*//; s/counts\\[:-1\\]/counts/' stock/counting.py && echo new > stock/new.txt"
         " && git log --all --oneline > log.txt && echo 'raise 1' > tests/test_counting.py"
     )
-    ended = harness(
+    harness.succeed(
         *("run", *options, "-t", "harness__stock-total"),
         *("--agent", "command", "--agent-cmd", f'sh -c "{change}"'),
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
     folder = next((harness.folder / "runs").iterdir())
     (record,) = RunFolder(folder).attempts
     assert (record["status"], record["metrics"]["resolved_strict"]) == ("passed", 1), record["error"]

@@ -1,4 +1,4 @@
-"""Runs of task folders whose image has no Python: the oracle, a program of an agent, and refused settings."""
+"""Runs of task folders: in images without Python, with refused settings, and at the levels of `calibrate`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from docker import APIClient
 from e2e.command_line import Harness, RunFolder
 from model_server import ModelServer, completion
+from sealed_tasks import build_image, write_task
 
 from harness.sandbox.backends.docker.images import require_image
 
@@ -29,6 +30,8 @@ FILES = {
     "echo $reward > /logs/verifier/reward.txt\n",
     "solution/solve.sh": "#!/bin/sh\necho 42 > answer\n",
 }
+
+SOLUTION = "#!/bin/sh\necho 42 > /app/answer.txt\n"
 
 
 @pytest.fixture
@@ -52,8 +55,7 @@ def test_agents_solve_a_task_in_an_image_without_python(
         "program": ("command", "--agent-cmd", "sh -c 'echo 42 > answer'"),
     }.items():
         folder = harness.folder / name
-        ended = harness("run", *options, "--agent", *agent, "--output-dir", folder)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        harness.succeed("run", *options, "--agent", *agent, "--output-dir", folder)
         (results[name],) = RunFolder(next(folder.iterdir())).attempts
     statuses = {name: record["status"] for name, record in results.items()}
     assert statuses == {"oracle": "passed", "null": "failed", "program": "passed"}
@@ -74,9 +76,8 @@ def test_a_model_solves_a_task_in_an_image_without_python(
     config = harness.folder / "config.yaml"
     endpoint = {"model": "scripted", "base_url": server.url, "tool_mode": "native"}
     config.write_text(json.dumps({"endpoints": {"scripted": endpoint}}))
-    ended = harness("run", *options, "-c", config, "--model", "scripted")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    (record,) = RunFolder(next((harness.folder / "runs").iterdir())).attempts
+    harness.succeed("run", *options, "-c", config, "--model", "scripted")
+    (record,) = harness.only_run().attempts
     assert record["status"] == "passed", record["error"]
     sent = json.dumps([asked.body for asked in server.asked])
     assert "Write 42 into answer." in sent
@@ -96,3 +97,19 @@ def test_settings_of_task_images_are_refused_elsewhere(harness: Harness, task: P
         ended = harness("run", *arguments)
         assert ended.returncode == 2, ended.stdout + ended.stderr
         assert message in ended.stderr
+
+
+def test_levels_are_found_and_shown(harness: Harness, client: APIClient, tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks"
+    kept = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    image = build_image(client)
+    write_task(tasks / "proven", image, solution=SOLUTION)
+    write_task(tasks / "unknown", image)
+    calibrated = harness("calibrate", tasks, "--network", "none", env=kept)
+    assert "proven: work, proven by the reference" in calibrated.stdout, calibrated
+    assert "unknown: work, no reference" in calibrated.stdout, calibrated
+    assert "sealed    2 work" in calibrated.stdout, calibrated
+    assert calibrated.returncode == 0, calibrated
+    command = ("run", "-b", tasks, "-t", "proven", "--agent", "oracle", "--network", "none")
+    solved = harness(*command, env=kept)
+    assert "100.0 % resolved" in solved.stdout, solved

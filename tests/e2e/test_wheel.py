@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from e2e.command_line import HANG_SECONDS
+from hatchling.build import build_sdist, build_wheel
 
 REPOSITORY = Path(__file__).parents[2]
 SOURCES = ("harness", "images", "pyproject.toml", "README.md", "LICENSE", ".gitignore")
@@ -33,11 +35,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 shutil.copytree(REPOSITORY / name, checkout / name, copy_function=shutil.copy, ignore=ignore)
             else:
                 shutil.copy(REPOSITORY / name, checkout / name)
-        build(checkout, dist, "sdist")
-        (sdist,) = dist.glob("*.tar.gz")
-        with tarfile.open(sdist) as archive:
+        with contextlib.chdir(checkout):
+            sdist = build_sdist(str(dist))
+        with tarfile.open(dist / sdist) as archive:
             archive.extractall(folder, filter="data")
-        build(folder / sdist.name.removesuffix(".tar.gz"), dist, "wheel")
+        with contextlib.chdir(folder / sdist.removesuffix(".tar.gz")):
+            build_wheel(str(dist))
         built.append(sorted(dist.iterdir()))
     first, second = (
         [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in each] for each in built
@@ -45,11 +48,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert first == second
     (made,) = (path for path in built[0] if path.suffix == ".whl")
     return made
-
-
-def build(folder: Path, dist: Path, target: str) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(dist)]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
 def test_a_wheel_evaluates_a_benchmark_without_a_checkout(

@@ -35,22 +35,8 @@ with atheris.instrument_imports():
 
 CORPORA = Path(".fuzz")
 ALLOWED: set[type] = {
-    *(
-        type(None),
-        type(...),
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        bytearray,
-        list,
-        tuple,
-        dict,
-        set,
-        frozenset,
-    ),
+    *(type(None), type(...), bool, int, float, complex, str, bytes, bytearray),
+    *(list, tuple, dict, set, frozenset),
     *(collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque),
     *(decimal.Decimal, fractions.Fraction, datetime.date, datetime.time, datetime.datetime),
     *(datetime.timedelta, datetime.timezone, range, type({}.keys()), type({}.values()), type({}.items())),
@@ -180,13 +166,8 @@ def seeds(name: str) -> list[bytes]:
     ]
     if name != "answers":
         return written
-    letters = (
-        conversation.VALUE,
-        conversation.CHANGED,
-        conversation.RAISED,
-        conversation.STOPPED,
-        conversation.CALLBACK,
-    )
+    replies = (conversation.VALUE, conversation.CHANGED, conversation.RAISED, conversation.STOPPED)
+    letters = (*replies, conversation.CALLBACK)
     return [len(w).to_bytes(4, "big") + letter + w for w in written for letter in letters]
 
 

@@ -28,8 +28,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)
 LIMITS = Limits(memory_mb=128, cpu_seconds=1, wall_seconds=60)
 SETTINGS = SandboxSettings("python", LIMITS, seccomp="strict")
 ASSERTS = build_assert_tests(["assert f(1) == 2", "assert f(2) == 4"])
-CALLS = build_call_tests("f", [([1], 2), ([2], 4)], seconds=1)
-STDIN = build_stdin_tests([("1", "2"), ("2", "4")], seconds=1)
+# One test each, because every call and every run would use the time again.
+CALLS = build_call_tests("f", [([1], 2)], seconds=1)
+STDIN = build_stdin_tests([("1", "2")], seconds=1)
 TRIES = 4
 USE = "import time\ndef use(seconds):\n    while time.process_time() < seconds: pass\n"
 GRADERS: dict[str, tuple[Callable[..., Any], Any]] = {

@@ -127,13 +127,6 @@ async def test_a_service_that_ends_during_a_command_is_lost() -> None:
     await opening.__aexit__(None, None, None)
 
 
-async def test_a_sandbox_without_terminals_refuses_one(remote: Remote) -> None:
-    async with remote.open(limits=SMALL) as sandbox:
-        with pytest.raises(UsageError, match="the sandbox has no terminals"):
-            async with sandbox.terminal(rows=24, columns=80, timeout=10):
-                pass
-
-
 async def test_a_service_that_ends_loses_its_terminals() -> None:
     async with serve(drain_seconds=0.1) as served:
         opening = connect(f"{served.url}/{TOKEN}").open(limits=SMALL, terminals=True)

@@ -85,6 +85,14 @@ async def ends() -> AsyncIterator[tuple[Connection, Peer]]:
         peer.hang_up()
 
 
+async def ask(ends: tuple[Connection, Peer]) -> tuple[Peer, asyncio.Task[tuple[dict[str, Any], bytes]], int]:
+    """Send a request, and return the peer that has heard it, the request, and its number."""
+    connection, peer = ends
+    request = asyncio.create_task(connection.request({"verb": "x"}))
+    header, _ = await peer.hear()
+    return peer, request, header["id"]
+
+
 async def lost_by(connection: Connection, peer: Peer, said: bytes) -> ConnectionLost:
     """Send a request, let the peer send bytes that end the connection, and return the request's error."""
     request = asyncio.create_task(connection.request({"verb": "x"}))
@@ -114,19 +122,15 @@ async def test_answers_in_another_order_reach_their_requests(ends: tuple[Connect
 
 
 async def test_an_answer_can_come_in_pieces_of_one_byte(ends: tuple[Connection, Peer]) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    for byte in encode_frame({"id": header["id"]}, b"body"):
+    peer, request, number = await ask(ends)
+    for byte in encode_frame({"id": number}, b"body"):
         await peer.say(piece(bytes([byte])))
     assert (await request)[1] == b"body"
 
 
 async def test_a_piece_can_be_cut_at_every_byte(ends: tuple[Connection, Peer]) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    for byte in answer(header["id"], b"body"):
+    peer, request, number = await ask(ends)
+    for byte in answer(number, b"body"):
         await peer.say(bytes([byte]))
         await asyncio.sleep(0)
     assert (await request)[1] == b"body"
@@ -154,21 +158,19 @@ async def test_a_large_answer_arrives_whole(ends: tuple[Connection, Peer]) -> No
 async def test_stderr_of_the_guest_is_kept_apart_from_the_answers(
     ends: tuple[Connection, Peer],
 ) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    await peer.say(piece(b"trace\xff", STDERR) + answer(header["id"]))
+    peer, request, number = await ask(ends)
+    connection, _ = ends
+    await peer.say(piece(b"trace\xff", STDERR) + answer(number))
     await request
     assert connection.stderr == "trace\\xff"
 
 
 async def test_of_a_flood_on_stderr_only_the_end_is_kept(ends: tuple[Connection, Peer]) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
+    peer, request, number = await ask(ends)
+    connection, _ = ends
     for _ in range(40):
         await peer.say(piece(b"x" * 4096, STDERR))
-    await peer.say(piece(b"the end", STDERR) + answer(header["id"]))
+    await peer.say(piece(b"the end", STDERR) + answer(number))
     await request
     assert len(connection.stderr) == KEPT_STDERR_BYTES
     assert connection.stderr.endswith("the end")
@@ -222,34 +224,28 @@ async def test_stderr_at_the_end_of_a_connection_is_kept(
         assert connection.stderr == "last words"
 
 
-@each_case("number", [0, 999, -1, "1", None, 1.5, "missing"])
-async def test_an_answer_to_no_request_is_skipped(ends: tuple[Connection, Peer], number: object) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    stray = piece(encode_frame({})) if number == "missing" else answer(number)
-    await peer.say(stray + answer(header["id"], b"mine"))
+@each_case("other", [0, 999, -1, "1", None, 1.5, "missing"])
+async def test_an_answer_to_no_request_is_skipped(ends: tuple[Connection, Peer], other: object) -> None:
+    peer, request, number = await ask(ends)
+    stray = piece(encode_frame({})) if other == "missing" else answer(other)
+    await peer.say(stray + answer(number, b"mine"))
     assert (await request)[1] == b"mine"
 
 
-@each_case("number", [[], {}, [1]], ids=repr)
+@each_case("other", [[], {}, [1]], ids=repr)
 async def test_an_answer_with_a_malformed_number_does_not_stop_the_reader(
-    ends: tuple[Connection, Peer], number: object
+    ends: tuple[Connection, Peer], other: object
 ) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    await peer.say(answer(number) + answer(header["id"], b"mine"))
+    peer, request, number = await ask(ends)
+    await peer.say(answer(other) + answer(number, b"mine"))
     async with asyncio.timeout(60):
         with contextlib.suppress(ConnectionLost):  # A breach is also a correct outcome.
             assert (await request)[1] == b"mine"
 
 
 async def test_a_second_answer_to_a_request_is_skipped(ends: tuple[Connection, Peer]) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    await peer.say(answer(header["id"], b"first") + answer(header["id"], b"second"))
+    peer, request, number = await ask(ends)
+    await peer.say(answer(number, b"first") + answer(number, b"second"))
     assert (await request)[1] == b"first"
 
 
@@ -302,10 +298,8 @@ async def test_an_end_of_the_stream_ends_every_waiting_request(ends: tuple[Conne
 
 
 async def test_an_end_in_the_middle_of_an_answer_is_no_breach(ends: tuple[Connection, Peer]) -> None:
-    connection, peer = ends
-    request = asyncio.create_task(connection.request({"verb": "x"}))
-    header, _ = await peer.hear()
-    await peer.say(answer(header["id"], b"body")[:-1])
+    peer, request, number = await ask(ends)
+    await peer.say(answer(number, b"body")[:-1])
     peer.hang_up()
     with pytest.raises(ConnectionLost):
         await request

@@ -16,9 +16,16 @@ from docker import APIClient
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.types import Task
 from harness.environments.base import MachineRules
-from harness.environments.container.environment import ContainerEnvironment, open_container, solve
+from harness.environments.container.environment import (
+    ContainerEnvironment,
+    choose_network,
+    open_container,
+    read_folder,
+    solve,
+)
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import read_task_folder
+from harness.environments.container.task_toml import NetworkMode
 from harness.sandbox.backends.base import BuildRules
 from harness.sandbox.backends.docker.images import require_image
 
@@ -120,34 +127,32 @@ async def test_a_machine_that_is_not_healthy_is_a_fault_with_its_output(open_tas
             pass
 
 
-async def test_a_network_needs_the_consent_of_the_run(open_task: Open) -> None:
+async def test_a_network_needs_the_consent_of_the_run(open_task: Open, task: Path) -> None:
     public = "[environment]\nallow_internet = true\n"
     allowlist = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.example"]\n'
-    given: dict[str, bool]
-    for toml, given, message in (
-        (public, {}, "task some-task asks for network_mode = 'public'"),
-        (allowlist, {}, "task some-task asks for network_mode = 'allowlist'"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            async with open_task(toml, **given):
+    for toml, mode in ((public, "public"), (allowlist, "allowlist")):
+        with pytest.raises(UsageError, match=f"task some-task asks for network_mode = '{mode}'"):
+            async with open_task(toml):
                 pass
-    for toml, given, has_network in (
+    for toml, rules, has_network in (
         (public, {"allow_network": True}, True),
         (public, {"without_network": True}, False),
-        ("[environment]\n", {}, False),
-        (allowlist, {"without_network": True}, False),
     ):
-        async with open_task(toml, **given) as environment:
+        async with open_task(toml, **rules) as environment:
             interfaces = await environment.call("bash", {"command": "cat /proc/net/dev"})
             assert ("eth0" in interfaces.text) is has_network
             assert ("without_network" in environment.facts) is not has_network
+    for toml, refused in (
+        ("[environment]\n", MachineRules()),
+        (allowlist, MachineRules(without_network=True)),
+    ):
+        (task / "task.toml").write_text(toml)
+        assert choose_network(read_task_folder(task), refused) is NetworkMode.NONE
 
 
 async def test_a_folder_that_changes_under_a_run_is_refused(open_task: Open, task: Path) -> None:
     folder = read_task_folder(task)
     (task / "instruction.md").write_text("Do something else.")
-    from harness.environments.container.environment import read_folder
-
     with pytest.raises(DataError, match="has changed since the run has read it"):
         read_folder(TaskFolderSetup(folder.path, folder.digest))
 

@@ -5,50 +5,40 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hub_server import HubRepo, HubServer
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.data.cache import State, list_cached_files
-from harness.benchmarks.data.download import CHUNK, DownloadObserver
-from harness.benchmarks.data.hub import (
-    HubDataset,
+from harness.benchmarks.data.download import (
+    CHUNK,
+    DownloadObserver,
     HubUnreachableError,
-    cached_path,
-    load_file_rows,
-    load_hub_rows,
+    State,
+    list_cached_files,
 )
+from harness.benchmarks.data.hub import cached_path, load_file_rows, load_hub_rows
 from harness.benchmarks.data.local import Table
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.loading import fetch
 from harness.core.errors import DataError
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from hub_server import HubRepo, HubServer
-
 URL = "https://publisher.example/data/questions.jsonl"
-ROWS = [{"question": f"what is {number}?", "answer": ["x" * 50, str(number)]} for number in range(20_000)]
+ROWS = [{"question": f"what is {number}?", "answer": ["x" * 50, str(number)]} for number in range(3_000)]
 DATA = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
 DPR = Table(columns=("question", "answer"), delimiter="\t", literals=("answer",))
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[HubServer]:
-    files = {"test.jsonl": DATA, "test.jsonl.gz": DATA}
-    with HubServer({"owner/name": HubRepo(files)}) as server:
-        server.published["publisher.example/data/questions.jsonl"] = DATA
-        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("HARNESS_MIRROR", f"{server.url}/mirror")
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
-        monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "cache"))
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "locks"))
-        monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
-        yield server
+def server(mirror: HubServer, monkeypatch: pytest.MonkeyPatch) -> HubServer:
+    """Return a server that is the hub and a mirror."""
+    mirror.repos["owner/name"] = HubRepo({"test.jsonl": DATA, "test.jsonl.gz": DATA})
+    mirror.published["publisher.example/data/questions.jsonl"] = DATA
+    monkeypatch.setenv("HF_ENDPOINT", mirror.url)
+    return mirror
 
 
 @pytest.fixture
@@ -77,24 +67,24 @@ def test_a_file_is_fetched_once_and_kept_with_its_hash(server: HubServer, cache:
 
 
 def test_a_download_goes_on_where_it_was_cut_off(server: HubServer, cache: Path) -> None:
-    server.cut_after[:] = [40 * CHUNK, 20 * CHUNK + 5]
+    server.cut_after[:] = [8 * CHUNK, 4 * CHUNK + 5]
     assert load(cache) == ROWS
-    assert server.ranges == [f"bytes={40 * CHUNK}-", f"bytes={60 * CHUNK}-"]
+    assert server.ranges == [f"bytes={8 * CHUNK}-", f"bytes={12 * CHUNK}-"]
 
 
 def test_another_process_goes_on_where_the_last_one_gave_up(server: HubServer, cache: Path) -> None:
-    server.cut_after[:] = [30 * CHUNK, 1, 1]
+    server.cut_after[:] = [6 * CHUNK, 1, 1]
     with pytest.raises(HubUnreachableError) as caught:
         load(cache)
-    assert f"{30 * CHUNK:,} bytes are stored" in str(caught.value)
-    assert [(file.state, file.bytes) for file in list_cached_files(cache)] == [(State.PARTIAL, 30 * CHUNK)]
+    assert f"{6 * CHUNK:,} bytes are stored" in str(caught.value)
+    assert [(file.state, file.bytes) for file in list_cached_files(cache)] == [(State.PARTIAL, 6 * CHUNK)]
     server.ranges.clear()
     assert load(cache) == ROWS
-    assert server.ranges == [f"bytes={30 * CHUNK}-"]
+    assert server.ranges == [f"bytes={6 * CHUNK}-"]
 
 
 def test_parts_of_two_versions_are_never_joined(server: HubServer, cache: Path) -> None:
-    server.cut_after[:] = [30 * CHUNK, 1, 1]
+    server.cut_after[:] = [6 * CHUNK, 1, 1]
     with pytest.raises(HubUnreachableError):
         load(cache)
     other = DATA.replace(b"what", b"WHAT")
@@ -131,7 +121,7 @@ def test_a_copy_that_was_changed_is_fetched_again(server: HubServer, cache: Path
 
 def test_a_file_of_the_hub_is_kept_with_its_commit(server: HubServer, cache: Path) -> None:
     dataset = HubDataset("owner/name", None, "test", ("test.jsonl",))
-    rows, sha256, location = load_hub_rows(dataset, notify=lambda _line: None)
+    rows, sha256, location = load_hub_rows(dataset, observer=DownloadObserver(print))
     assert [row.values for row in rows] == ROWS
     assert sha256 == hashlib.sha256(DATA).hexdigest()
     assert location == f"owner/name/test.jsonl@{server.repos['owner/name'].commit}"
@@ -220,13 +210,11 @@ def own_benchmark(folder: Path, rows: int) -> Path:
 
 
 def test_the_layout_of_dpr_is_loaded_and_counted(server: HubServer, tmp_path: Path) -> None:
-    lines = ["who wrote it\t['Bob Russell', \"Bobby O'Scott\"]", "how many\t['one', 'a \"single\" one']"]
-    server.published["publisher.example/nq-test.qa.csv"] = "\n".join(
-        line
-        if '"' not in line
-        else f'{line.partition(chr(9))[0]}\t"{line.partition(chr(9))[2].replace(chr(34), chr(34) * 2)}"'
-        for line in lines
-    ).encode()
+    # A field with quotes is quoted, and each quote in it is written twice.
+    server.published["publisher.example/nq-test.qa.csv"] = (
+        b'who wrote it\t"[\'Bob Russell\', ""Bobby O\'Scott""]"\n'
+        b'how many\t"[\'one\', \'a ""single"" one\']"\n'
+    )
     benchmark = load_benchmark(str(own_benchmark(tmp_path, 2)))
     examples = benchmark.get_test_data()
     assert [example["answer"] for example in examples] == [
@@ -256,3 +244,19 @@ def test_an_empty_folder_becomes_the_cache(server: HubServer, tmp_path: Path) ->
         assert len(load_benchmark(path, data=str(folder)).tasks) == 2
     assert [file.rows for file in list_cached_files(folder)] == [None]
     assert list_cached_files(tmp_path / "cache") == []
+
+
+def test_natural_questions_are_loaded_from_dprs_files_and_counted(mirror: HubServer) -> None:
+    folder = "dl.fbaipublicfiles.com/dpr/data/retriever"
+    for split, count in (("test", 3610), ("dev", 8756)):
+        rows = (f"who is number {number}\t['{number}', \"No. {number}\"]\n" for number in range(count))
+        mirror.published[f"{folder}/nq-{split}.qa.csv"] = "".join(rows).encode()
+    benchmark = load_benchmark("nq")
+    assert benchmark.source.kind == "hub"
+    (example,) = benchmark.get_test_data(indices=[7])
+    assert example["answer"] == ["7", "No. 7"]
+    assert benchmark.evaluate("no 7", benchmark.get_label(example))["score"] == 1.0
+    with pytest.raises(DataError, match="nq has 8,757 rows in split 'dev', but this data has 8,756"):
+        benchmark.get_dev_data()
+    with pytest.raises(DataError, match="answers 404"):
+        benchmark.get_train_data()

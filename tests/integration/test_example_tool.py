@@ -17,7 +17,7 @@ from harness.sandbox.machine.images import build_images
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adding" / "tool.md").read_text()
 SOURCE = Path(environment.__file__).read_text()
-HANDLERS = "{BASH: functools.partial(_run_bash, sandbox)}"
+HANDLERS = "{BASH: functools.partial(run_bash, sandbox)}"
 CLASS = "class Machine(SandboxEnvironment):\n"
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from unittest.mock import AsyncMock
 
 import pytest
 from docker import APIClient
@@ -144,15 +145,13 @@ def test_programs_that_fill_the_memory_keep_a_sandbox_busy() -> None:
     assert not keeps_busy({}, 1.0)
 
 
-@pytest.mark.parametrize("acted", [False, True])
-async def test_the_error_of_a_guest_reports_whether_an_agent_acted(
-    backend: DockerBackend, acted: bool
-) -> None:
+async def test_the_error_of_a_guest_reports_whether_an_agent_acted(backend: DockerBackend) -> None:
     async with Sandbox.open("python", backend=backend) as sandbox:
-        sandbox.agent_acted = acted
-        with pytest.raises(SandboxError, match="the guest failed at 'no such verb'") as raised:
-            await sandbox._request({"verb": "no such verb"}, seconds=10)
-        assert (raised.value.outside, raised.value.acted_in) == (False, acted)
+        for acted in (False, True):
+            sandbox.agent_acted = acted
+            with pytest.raises(SandboxError, match="the guest failed at 'no such verb'") as raised:
+                await sandbox._request({"verb": "no such verb"}, seconds=10)
+            assert (raised.value.outside, raised.value.acted_in) == (False, acted)
         # The guest continues.
         assert (await sandbox.exec(["true"])).exit_code == 0
 
@@ -194,17 +193,14 @@ async def test_an_answer_that_comes_while_its_delay_is_explained_counts(
         assert (str(result.stdout), sandbox.clean) == ("late\n", True)
 
 
-@pytest.mark.parametrize("answer", [{}, {"ended": []}, {"stdout": 1}, {"left": ["x"]}])
 async def test_an_answer_that_cannot_be_read_is_a_failure_of_the_sandbox(
-    backend: DockerBackend, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object]
+    backend: DockerBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    answers: list[dict[str, object]] = [{}, {"ended": []}, {"stdout": 1}, {"left": ["x"]}]
     async with Sandbox.open("python", backend=backend) as sandbox:
         sandbox.agent_acted = True
-
-        async def answered(*_arguments: object, **_options: object) -> tuple[dict[str, object], bytes]:
-            return answer, b""
-
-        monkeypatch.setattr(sandbox, "_request", answered)
-        error = await error_of(sandbox)
-        assert (error.outside, error.acted_in) == (False, True)
-        assert "cannot be read" in error.message
+        for answer in answers:
+            monkeypatch.setattr(sandbox, "_request", AsyncMock(return_value=(answer, b"")))
+            error = await error_of(sandbox)
+            assert (error.outside, error.acted_in) == (False, True), answer
+            assert "cannot be read" in error.message, answer

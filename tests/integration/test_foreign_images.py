@@ -12,7 +12,8 @@ from docker import APIClient
 
 from harness.core.errors import SandboxError, UsageError
 from harness.environments.container.machine import Machine, open_machine
-from harness.environments.os.root_sandbox import ShellEnd, UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
+from harness.environments.os.root_sandbox import ShellEnd
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
 from harness.sandbox.limits import Limits
@@ -69,7 +70,7 @@ async def show(machine: Machine, command: str, *, user: str | None = None, cwd: 
 async def test_the_guest_needs_nothing_of_the_image(client: APIClient, pool: SandboxPool) -> None:
     async with open_machine(pool, build(client, "empty", EMPTY), seconds=60, limits=LIMITS) as machine:
         assert (await machine.read_files(["/only", "/missing"], limit=1000))["/only"] == EMPTY.encode()
-        await machine.put_files(b"".join(_pack("new", b"text")), "/made/here")
+        await machine.put_contents({"new": b"text"}, "/made/here")
         assert await machine.read_files(["/made/here/new"], limit=10) == {"/made/here/new": b"text"}
         assert (await machine.exec(["/bin/none"], timeout=10)).exit_code == 127
         with pytest.raises(UsageError, match="the image has none of /bin/bash"):
@@ -126,13 +127,16 @@ async def test_files_keep_modes_links_and_owners(pool: SandboxPool, small: str, 
 
 
 async def test_a_link_leads_no_file_elsewhere(pool: SandboxPool, small: str, tmp_path: Path) -> None:
-    (tmp_path / "passwd").write_text("forged")
+    links, files = tmp_path / "links", tmp_path / "files"
+    links.mkdir()
+    (links / "inner").symlink_to("/etc")
+    files.mkdir()
+    (files / "passwd").write_text("forged")
     async with open_machine(pool, small, seconds=60) as machine:
-        data = b"".join(_pack("inner", None, link="/etc"))
-        await machine.put_files(data, "/tests")
+        await machine.put_files(links, "/tests")
         with pytest.raises(UnreadableFiles, match="a link leads /tests/inner/passwd elsewhere"):
-            await machine.put_files(tmp_path, "/tests/inner")
-        await machine.put_files(tmp_path, "/tests/inner", fresh=True)
+            await machine.put_files(files, "/tests/inner")
+        await machine.put_files(files, "/tests/inner", fresh=True)
         assert "forged" not in await show(machine, "cat /etc/passwd")
 
 
@@ -212,15 +216,3 @@ async def test_a_program_of_an_agent_finds_python_in_any_image(pool: SandboxPool
             ["/opt/harness/python/bin/python3", "-sP", "-c", code], timeout=20, env={"PYTHONHOME": ""}
         )
         assert str(result.stdout).endswith("0\n"), str(result.stderr)
-
-
-def _pack(name: str, content: bytes | None, *, link: str = "") -> list[bytes]:
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        member = tarfile.TarInfo(name)
-        if content is None:
-            member.type, member.linkname = tarfile.SYMTYPE, link
-        else:
-            member.size = len(content)
-        tar.addfile(member, None if content is None else io.BytesIO(content))
-    return [archive.getvalue()]

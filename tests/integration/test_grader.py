@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from docker import APIClient
 
 import harness
@@ -32,6 +33,8 @@ from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 STDIN = build_stdin_tests([("3 4\n", "7\n"), ("1 1\n", "2\n")], seconds=1)
 CALLS = build_call_tests("add", [((1, 2), 3), (([1], [2]), [1, 2])], seconds=1)
 ASSERTS = build_assert_tests(["assert add(1, 2) == 3", "assert add('a', 'b') == 'ab'"])
@@ -44,6 +47,13 @@ SPIN = "while True:\n    pass\n"
 @contextlib.asynccontextmanager
 async def opened(**options: Any) -> AsyncIterator[Host]:
     async with open_host(**{"limits": LIMITS, "max_concurrent": 2, **options}) as grader:
+        yield grader
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def grader() -> AsyncIterator[Host]:
+    """Yield the host of all tests that only look at verdicts."""
+    async with opened() as grader:
         yield grader
 
 
@@ -67,29 +77,25 @@ def counting(client: APIClient) -> CountingBackend:
     return backend
 
 
-async def test_each_kind_of_hidden_tests_passes_right_programs_and_fails_wrong_ones() -> None:
-    async with opened() as grader:
-        for target, right, wrong in (
-            (STDIN, READ_AND_ADD, "print(7)"),
-            (CALLS, ADD, "def add(a, b):\n    return 3\n"),
-            (ASSERTS, ADD, "def add(a, b):\n    return 3\n"),
-        ):
-            passed = await grader.grade(target, right)
-            failed = await grader.grade(target, wrong)
-            assert (passed.status, passed.score) == (Status.PASSED, 1.0)
-            assert (failed.status, failed.score) == (Status.FAILED, 0.0)
-            assert (failed.metrics["tests"], failed.metrics["tests_passed"]) == (2, 1)
+async def test_each_kind_of_hidden_tests_passes_right_programs_and_fails_wrong_ones(grader: Host) -> None:
+    for target, right, wrong in (
+        (STDIN, READ_AND_ADD, "print(7)"),
+        (CALLS, ADD, "def add(a, b):\n    return 3\n"),
+        (ASSERTS, ADD, "def add(a, b):\n    return 3\n"),
+    ):
+        passed = await grader.grade(target, right)
+        failed = await grader.grade(target, wrong)
+        assert (passed.status, passed.score) == (Status.PASSED, 1.0)
+        assert (failed.status, failed.score) == (Status.FAILED, 0.0)
+        assert (failed.metrics["tests"], failed.metrics["tests_passed"]) == (2, 1)
 
 
-async def test_a_call_without_arguments_is_made() -> None:
-    async with opened() as grader:
-        verdict = await grader.grade(
-            build_call_tests("f", [((), [1, None])]), "def f():\n    return [1, None]\n"
-        )
-        assert verdict.resolved
+async def test_a_call_without_arguments_is_made(grader: Host) -> None:
+    tests = build_call_tests("f", [((), [1, None])])
+    assert (await grader.grade(tests, "def f():\n    return [1, None]\n")).resolved
 
 
-async def test_every_fault_of_a_program_is_a_verdict() -> None:
+async def test_every_fault_of_a_program_is_a_verdict(grader: Host) -> None:
     cases: list[tuple[PlainData, str, Status]] = [
         (STDIN, SPIN, Status.TIMEOUT),
         (STDIN, "x = bytearray(1 << 30)", Status.MEMORY_LIMIT),
@@ -101,9 +107,8 @@ async def test_every_fault_of_a_program_is_a_verdict() -> None:
         (STDIN, "", Status.FAILED),
         (CALLS, "#" + "\u00e9" * 3_000_000, Status.FAILED),
     ]
-    async with opened() as grader:
-        verdicts = await asyncio.gather(*(grader.grade(target, text) for target, text, _status in cases))
-        after = await grader.grade(ASSERTS, ADD)
+    verdicts = await asyncio.gather(*(grader.grade(target, text) for target, text, _status in cases))
+    after = await grader.grade(ASSERTS, ADD)
     found = [(verdict.status, verdict.score) for verdict in verdicts]
     assert found == [(status, 0.0) for _target, _program, status in cases]
     assert after.resolved
@@ -128,13 +133,12 @@ async def test_isolated_programs_get_a_container_each(counting: CountingBackend)
     assert counting.started == 2
 
 
-async def test_a_reply_is_read_by_the_rule_of_its_benchmark() -> None:
+async def test_a_reply_is_read_by_the_rule_of_its_benchmark(grader: Host) -> None:
     benchmark = load_benchmark("humaneval", data="bundled")
     task = benchmark.tasks[0]
     reply = f"Here it is:\n```python\n{benchmark.references[task.id].solution}```\nDone."
-    async with opened() as grader:
-        as_reply = await grader.grade_task(benchmark, task.id, reply, field="reply")
-        as_program = await grader.grade_task(benchmark, task.id, reply)
+    as_reply = await grader.grade_task(benchmark, task.id, reply, field="reply")
+    as_program = await grader.grade_task(benchmark, task.id, reply)
     assert (as_reply.resolved, as_program.resolved) == (True, False)
 
 
@@ -209,29 +213,29 @@ async def _begin_endless(grader: Host, has_container: Callable[[], bool]) -> asy
     return task
 
 
-def _count_ours(client: APIClient) -> int:
+def _list_ours(client: APIClient) -> set[str]:
     labels = [f"{reaper.ROLE}=sandbox", f"{reaper.NAMESPACE}={reaper.namespace()}"]
-    return len(client.containers(all=True, filters={"label": labels}))
+    return {each["Id"] for each in client.containers(all=True, filters={"label": labels})}
 
 
 async def test_a_cancelled_grading_ends_and_the_next_one_is_right(client: APIClient) -> None:
-    before = _count_ours(client)
+    before = _list_ours(client)
     async with opened(limits=Limits(memory_mb=256, cpu_seconds=60, wall_seconds=60)) as grader:
-        task = await _begin_endless(grader, lambda: _count_ours(client) > before)
+        task = await _begin_endless(grader, lambda: bool(_list_ours(client) - before))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert (await grader.grade(ASSERTS, ADD)).resolved
-    assert _count_ours(client) == before
+    assert _list_ours(client) <= before
 
 
 async def test_the_end_of_the_block_cancels_gradings_and_removes_containers(client: APIClient) -> None:
-    before = _count_ours(client)
+    before = _list_ours(client)
     async with opened(limits=Limits(memory_mb=256, cpu_seconds=60, wall_seconds=60)) as grader:
-        task = await _begin_endless(grader, lambda: _count_ours(client) > before)
+        task = await _begin_endless(grader, lambda: bool(_list_ours(client) - before))
     verdict = await task
     assert (verdict.status, verdict.score) == (Status.CANCELLED, None)
-    assert _count_ours(client) == before
+    assert _list_ours(client) <= before
     with pytest.raises(UsageError, match="the host is closed"):
         await grader.grade(ASSERTS, ADD)
 

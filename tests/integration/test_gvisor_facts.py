@@ -10,8 +10,9 @@ from docker import APIClient
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.engine import engine_facts
 from harness.sandbox.backends.docker.runtimes import DIFFERENCES, runtime_facts
-from harness.sandbox.machine.checks import Level, diagnose
+from harness.sandbox.machine.checks.diagnosis import diagnose
 from harness.sandbox.machine.images import build_images
+from harness.sandbox.selfcheck.check import Level
 
 pytestmark = pytest.mark.timeout(180)
 

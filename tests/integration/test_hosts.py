@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from bundled import load_bundled
 from case_checks import each_case
 from service_fixtures import TOKEN, Served, serve
 
@@ -27,7 +28,6 @@ from harness import (
     build_call_tests,
     build_stdin_tests,
     connect,
-    load_benchmark,
     open_host,
     open_host_sync,
 )
@@ -36,8 +36,8 @@ from harness.client.sandbox import RemoteSandbox
 from harness.core.types import AttemptRecord, PlainData, Status
 from harness.reports.progress import NotesOnly
 
-MBPP = load_benchmark("mbpp", data="bundled")
-AGENTBENCH = load_benchmark("agentbench", data="bundled")
+MBPP = load_bundled("mbpp")
+AGENTBENCH = load_bundled("agentbench")
 COUNT = "os/sample/answers/0"
 LIMITS = Limits(memory_mb=128, wall_seconds=20)
 ADD = "def add(a, b):\n    return a + b\n"
@@ -187,44 +187,45 @@ async def wait_until_gone(sandbox: Sandbox | RemoteSandbox, command: str) -> Non
     assert result.limit is None
 
 
-async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(host: Host) -> None:
-    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
-        script = "stty size; read line; stty size; echo $line; exit 3"
-        command = ("/bin/bash", "-c", script)
-        async with sandbox.terminal(command, rows=30, columns=100, timeout=20) as terminal:
-            screen = await terminal.read()
-            while b"30 100" not in screen:
-                screen += await terminal.read()
-            terminal.resize(12, 34)
-            terminal.type("wörds\n".encode())
-            await terminal.drain()
-            while data := await terminal.read():
-                screen += data
-            end = await terminal.end()
-            assert await terminal.read() == b""
-        assert b"12 34\r\nw\xc3\xb6rds" in screen
-        assert (end.exit_code, end.ended) == (3, "exited")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def machine(host: Host) -> AsyncIterator[Sandbox | RemoteSandbox]:
+    """A sandbox with terminals that no test ends."""
+    async with host.sandbox(limits=LIMITS, terminals=True) as opened:
+        yield opened
 
 
-async def test_the_end_of_a_terminals_block_ends_its_program(host: Host) -> None:
-    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
-        command = ("/bin/sh", "-c", "yes 656 & wait")
-        async with sandbox.terminal(command, rows=24, columns=80, timeout=60) as terminal:
-            assert await terminal.read()
-        await wait_until_gone(sandbox, "yes 656")
+async def test_keys_reach_a_program_on_a_terminal_and_its_screen_comes_back(machine: Sandbox) -> None:
+    command = ("/bin/bash", "-c", "stty size; read line; stty size; echo $line; exit 3")
+    async with machine.terminal(command, rows=30, columns=100, timeout=20) as terminal:
+        screen = await terminal.read()
+        while b"30 100" not in screen:
+            screen += await terminal.read()
+        terminal.resize(12, 34)
+        terminal.type("wörds\n".encode())
+        await terminal.drain()
+        while data := await terminal.read():
+            screen += data
+        end = await terminal.end()
+        assert await terminal.read() == b""
+    assert b"12 34\r\nw\xc3\xb6rds" in screen
+    assert (end.exit_code, end.ended) == (3, "exited")
 
 
-async def test_a_terminal_names_its_limit_on_time(host: Host) -> None:
-    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
-        opening = sandbox.terminal(("/bin/sleep", "60"), rows=24, columns=80, timeout=0.5)
-        async with opening as terminal:
-            assert (await terminal.end()).ended == "wall"
+async def test_the_end_of_a_terminals_block_ends_its_program(machine: Sandbox) -> None:
+    command = ("/bin/sh", "-c", "yes 656 & wait")
+    async with machine.terminal(command, rows=24, columns=80, timeout=60) as terminal:
+        assert await terminal.read()
+    await wait_until_gone(machine, "yes 656")
 
 
-async def test_a_terminal_that_cannot_be_opened_is_refused(host: Host) -> None:
-    async with host.sandbox(limits=LIMITS, terminals=True) as sandbox:
-        with pytest.raises(UsageError, match="timeout must be a positive and finite number"):
-            sandbox.terminal(rows=24, columns=80, timeout=-1)
+async def test_a_terminal_names_its_limit_on_time(machine: Sandbox) -> None:
+    async with machine.terminal(("/bin/sleep", "60"), rows=24, columns=80, timeout=0.5) as terminal:
+        assert (await terminal.end()).ended == "wall"
+
+
+async def test_a_terminal_that_cannot_be_opened_is_refused(machine: Sandbox) -> None:
+    with pytest.raises(UsageError, match="timeout must be a positive and finite number"):
+        machine.terminal(rows=24, columns=80, timeout=-1)
 
 
 async def test_the_loss_of_a_sandbox_to_its_memory_limit_is_an_error(host: Host) -> None:
@@ -360,9 +361,9 @@ async def test_a_service_takes_the_place_of_the_class_of_sandboxes(served: Serve
 async def test_a_run_has_a_result(opening: Opening, tmp_path: Path) -> None:
     async with opening() as host:
         result = await host.run(
-            "mbpp", data="bundled", agent="oracle", sample_size=2, output_dir=str(tmp_path), progress=False
+            "mbpp", data="bundled", agent="oracle", sample_size=1, output_dir=str(tmp_path), progress=False
         )
-    assert (result.summary.resolved, result.summary.total) == (2, 2)
+    assert (result.summary.resolved, result.summary.total) == (1, 1)
 
 
 async def test_two_services_share_a_run_and_one_finishes_it_alone(tmp_path: Path) -> None:
@@ -386,7 +387,7 @@ async def test_two_services_share_a_run_and_one_finishes_it_alone(tmp_path: Path
             hosts=hosts,
             data="bundled",
             agent="oracle",
-            sample_size=8,
+            sample_size=4,
             n_samples=3,
             output_dir=str(tmp_path),
             observer=LoseOne(sys.stderr),

@@ -1,4 +1,4 @@
-"""The real `datasets` library with a local hub: first load, stored copy, and every way to fail.
+"""The real `datasets` library with a local hub: first load, stored copy, and refusals of the hub.
 
 `datasets` reads the hub's address when it is imported, so each load runs in a separate process. An audit hook
 in that process refuses every address but the loopback's.
@@ -10,7 +10,7 @@ import itertools
 import json
 import os
 import random
-import socket
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,11 +21,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from harness.benchmarks.data.local import read_rows
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from hub_server import HubRepo, HubServer
+
+from harness.benchmarks import load_benchmark
+from harness.benchmarks.data.download import DownloadObserver
+from harness.benchmarks.data.hub import load_hub_rows
+from harness.benchmarks.data.local import read_rows
+from harness.benchmarks.data.splits import HubDataset
+from harness.benchmarks.livecodebench import generation
+from harness.benchmarks.livecodebench.problem import ReleaseFile
+from harness.core.errors import DataError
 
 pytestmark = pytest.mark.hub
 
@@ -33,6 +38,7 @@ BUNDLED = Path(__file__).parents[2] / "harness/benchmarks/data/bundled"
 HUMANEVAL = [dict(row.values) for row in read_rows(BUNDLED / "humaneval.jsonl")[0]]
 MBPP = [dict(row.values) for row in read_rows(BUNDLED / "mbpp.json")[0]]
 SPLITS = {"prompt": MBPP[:2], "test": MBPP[2:12], "validation": MBPP[12:15], "train": MBPP[15:]}
+HUMANEVAL_REPO = "openai/openai_humaneval"
 MBPP_REPO = "google-research-datasets/mbpp"
 FULL_FIELDS = ["task_id", "text", "code", "test_list", "test_setup_code", "challenge_test_list"]
 
@@ -54,9 +60,10 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.splits import HubDataset
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.source import load_rows
-from harness.benchmarks.data.source import SplitFiles
+from harness.benchmarks.data.splits import SplitFiles
 from harness.core.errors import HarnessError
 
 def load_whole(name, split):
@@ -75,7 +82,7 @@ def load(repo, config, split, data):
     try:
         rows, source = load_rows(
             SplitFiles("sample", "test", "test"), data=data, hub=HubDataset(repo, config, split),
-            bundled="humaneval.jsonl", notify=notes.append,
+            bundled="humaneval.jsonl", observer=DownloadObserver(notes.append),
         )
         result = {
             "values": [dict(row.values) for row in rows], "places": [(row.path, row.line) for row in rows],
@@ -150,7 +157,6 @@ class Client:
 
     folder: Path
     endpoint: str
-    working_folder: Path = Path(__file__).parents[2]
 
     @property
     def cache(self) -> Path:
@@ -181,7 +187,7 @@ class Client:
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             env=environment,
-            cwd=self.working_folder,
+            cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
             timeout=120,
@@ -195,15 +201,20 @@ class Client:
         return result
 
 
+def serve_repos() -> HubServer:
+    return HubServer(
+        {
+            HUMANEVAL_REPO: humaneval_repo(),
+            MBPP_REPO: mbpp_repo(),
+            "someone/gated": HubRepo({"README.md": b"# closed"}, gated=True),
+            "someone/empty": HubRepo({"README.md": b"# nothing here"}),
+        }
+    )
+
+
 @pytest.fixture
 def hub() -> Iterator[HubServer]:
-    repos = {
-        "openai/openai_humaneval": humaneval_repo(),
-        MBPP_REPO: mbpp_repo(),
-        "someone/gated": HubRepo({"README.md": b"# closed"}, gated=True),
-        "someone/empty": HubRepo({"README.md": b"# nothing here"}),
-    }
-    with HubServer(repos) as server:
+    with serve_repos() as server:
         yield server
 
 
@@ -212,18 +223,54 @@ def client(hub: HubServer, tmp_path: Path) -> Client:
     return Client(tmp_path, hub.url)
 
 
-def test_fetches_once_and_then_reads_its_own_copy(hub: HubServer, client: Client) -> None:
-    first = client.humaneval()
+@dataclass
+class Loaded:
+    """The results of one process that loaded from `hub` by `client`."""
+
+    hub: HubServer
+    client: Client
+    humaneval: dict[str, Any]
+    every_split: dict[str, Any]
+    two_splits: dict[str, Any]
+    own: dict[str, Any]
+    refused: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
+    with serve_repos() as hub:
+        client = Client(tmp_path_factory.mktemp("hub"), hub.url)
+        own = client.folder / "own.yaml"
+        own.write_text(
+            "name: own\nprompt: '{prompt}'\nreference: entry_point\nid: task_id\nmetric: exact_match\ndata:\n"
+            "  test: {hub: openai/openai_humaneval, config: openai_humaneval, split: test, rows: 20}\n"
+        )
+        humaneval, every, two, of_user, *refused = client.load(
+            (HUMANEVAL_REPO, "openai_humaneval", "test", "hub"),
+            (MBPP_REPO, "sanitized", "+".join(SPLITS), "hub"),
+            (MBPP_REPO, "full", "train+prompt", "hub"),
+            (str(own), "benchmark", "test", None),
+            ("nobody/nothing", None, "test", None),
+            ("someone/gated", None, "test", None),
+            ("someone/empty", None, "test", None),
+            (MBPP_REPO, "sanitised", "test", None),
+            (MBPP_REPO, "sanitized", "test+dev", None),
+        )
+        yield Loaded(hub, client, humaneval, every, two, of_user, refused)
+
+
+def test_fetches_once_and_then_reads_its_own_copy(loaded: Loaded) -> None:
+    first, hub = loaded.humaneval, loaded.hub
     assert first["values"] == HUMANEVAL
     assert (first["kind"], first["rows"]) == ("hub", len(HUMANEVAL))
-    commit = hub.repos["openai/openai_humaneval"].commit
+    commit = hub.repos[HUMANEVAL_REPO].commit
     assert first["location"] == f"openai/openai_humaneval@{commit} (openai_humaneval, test)"
     assert first["notes"] == [f"fetching openai/openai_humaneval (openai_humaneval, test) from {hub.url}"]
     assert first["imported"]
     assert [line for _, line in first["places"]] == list(range(1, len(HUMANEVAL) + 1))
 
     hub.requests.clear()
-    second = client.humaneval()
+    second = loaded.client.humaneval()
     assert hub.requests == []
     assert not second["imported"]
     assert second["notes"] == []
@@ -231,75 +278,39 @@ def test_fetches_once_and_then_reads_its_own_copy(hub: HubServer, client: Client
     assert [second[key] for key in same] == [first[key] for key in same]
 
 
-def test_the_copy_needs_no_server(hub: HubServer, client: Client) -> None:
-    first = client.humaneval()
-    hub.__exit__()
-    for data in ("hub", None):
-        again = client.humaneval(data=data)
-        assert (again["kind"], again["sha256"]) == ("hub", first["sha256"])
+def test_joined_splits_come_in_the_requested_order(loaded: Loaded) -> None:
+    assert loaded.every_split["values"] == MBPP
+    assert loaded.two_splits["values"] == [full_row(row) for row in SPLITS["train"] + SPLITS["prompt"]]
 
 
-def test_joined_splits_come_in_the_requested_order(client: Client) -> None:
-    every, some = client.load(
-        (MBPP_REPO, "sanitized", "+".join(SPLITS), "hub"), (MBPP_REPO, "full", "train+prompt", "hub")
-    )
-    assert every["values"] == MBPP
-    assert some["values"] == [full_row(row) for row in SPLITS["train"] + SPLITS["prompt"]]
+def test_a_users_own_benchmark_maps_a_dataset_of_the_hub(loaded: Loaded) -> None:
+    assert loaded.own["tasks"] == 20
+    assert loaded.own["location"].startswith("openai/openai_humaneval@")
 
 
-def test_a_damaged_copy_is_fetched_again(client: Client) -> None:
-    first = client.humaneval()
-    (rows,) = client.cache.rglob("*.jsonl")
-    rows.write_bytes(rows.read_bytes().replace(b"return", b"RETURN", 1))
-    again = client.humaneval()
-    assert again["values"] == HUMANEVAL
-    assert again["sha256"] == first["sha256"]
-    assert "damaged" in again["notes"][0]
-    assert {path.name for path in rows.parent.iterdir()} == {rows.name, f"{rows.name}.note.json"}
-
-
-def test_a_refusal_of_the_hub_is_distinguished_from_an_unreachable_hub(client: Client) -> None:
-    missing, gated, empty, config, split = client.load(
-        ("nobody/nothing", None, "test", None),
-        ("someone/gated", None, "test", None),
-        ("someone/empty", None, "test", None),
-        (MBPP_REPO, "sanitised", "test", None),
-        (MBPP_REPO, "sanitized", "test+dev", None),
-    )
-    assert {result["error"] for result in (missing, gated, empty, config, split)} == {"DataError"}
+def test_a_refusal_of_the_hub_has_its_reason(loaded: Loaded) -> None:
+    missing, gated, empty, config, split = loaded.refused
+    assert {result["error"] for result in loaded.refused} == {"DataError"}
     assert "has no dataset nobody/nothing, or does not let you read it" in missing["message"]
     assert "HF_TOKEN" in missing["hint"]
     assert "has no dataset someone/gated, or does not let you read it" in gated["message"]
     assert "someone/empty (test) cannot be loaded" in empty["message"]
     assert "'sanitized'" in config["message"]
     assert "validation" in split["message"]
-    assert not list(client.cache.rglob("*.jsonl"))
+    stored = {path.relative_to(loaded.client.cache).parts[2] for path in loaded.client.cache.rglob("*.jsonl")}
+    assert stored == {"openai_humaneval", "mbpp"}
 
 
-def test_a_closed_port_is_unreachable_at_once(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        client = Client(tmp_path, f"http://127.0.0.1:{unused.getsockname()[1]}")
-    result = client.humaneval()
-    assert result["error"] == "HubUnreachableError"
-    assert "Connection refused" in result["message"]
-    assert not result["imported"]
-
-
-def test_unreachable_without_a_choice_falls_back_loudly(tmp_path: Path) -> None:
-    result = Client(tmp_path, "http://127.0.0.1:9").humaneval(data=None)
-    assert result["kind"] == "bundled"
-    assert result["values"] == HUMANEVAL
-    (note,) = result["notes"]
-    assert note.startswith("WARNING: THIS IS NOT SAMPLE:")
-
-
-def test_offline_switch_sends_no_request(hub: HubServer, client: Client) -> None:
-    result = client.humaneval(HF_HUB_OFFLINE="1")
-    assert result["error"] == "HubUnreachableError"
-    assert "HF_HUB_OFFLINE is set" in result["message"]
-    assert hub.requests == []
-    assert not result["imported"]
+def test_a_damaged_copy_is_fetched_again(loaded: Loaded, tmp_path: Path) -> None:
+    folder = shutil.copytree(loaded.client.folder, tmp_path / "copy")
+    client = Client(folder, loaded.hub.url)
+    (rows,) = client.cache.rglob("openai_humaneval/**/*.jsonl")
+    rows.write_bytes(rows.read_bytes().replace(b"return", b"RETURN", 1))
+    again = client.humaneval()
+    assert again["values"] == HUMANEVAL
+    assert again["sha256"] == loaded.humaneval["sha256"]
+    assert "damaged" in again["notes"][0]
+    assert {path.name for path in rows.parent.iterdir()} == {rows.name, f"{rows.name}.note.json"}
 
 
 @pytest.mark.thorough
@@ -324,21 +335,11 @@ def test_a_hub_that_fails_after_the_probe_is_unreachable(hub: HubServer, client:
 
 def test_parquet_that_was_cut_off_is_continued(hub: HubServer, client: Client) -> None:
     hub.cut_after[:] = [16 * 1024]
-    hub.repos["openai/openai_humaneval"] = humaneval_repo(164)
-    (loaded,) = client.load(("openai/openai_humaneval", "openai_humaneval", "test", "hub"))
-    assert loaded["rows"] == 164
+    hub.repos[HUMANEVAL_REPO] = humaneval_repo(164)
+    (loaded,) = client.load(("humaneval", "benchmark", "test", None))
+    assert (loaded["tasks"], loaded["split"]) == (164, "test")
     assert hub.ranges == ["bytes=16384-"]
     assert {path.suffix for path in client.cache.rglob("*") if path.is_file()} == {".jsonl", ".json"}
-
-
-def test_a_benchmark_has_as_many_rows_as_were_published(hub: HubServer, client: Client) -> None:
-    (short,) = client.load(("humaneval", "benchmark", "test", None))
-    assert short["error"] == "DataError"
-    assert "humaneval has 164 rows in split 'test', but this data has 20" in short["message"]
-    hub.repos["openai/openai_humaneval"] = humaneval_repo(164)
-    client.folder = client.folder / "another"
-    (whole,) = client.load(("humaneval", "benchmark", "test", None))
-    assert (whole["tasks"], whole["split"]) == (164, "test")
 
 
 @pytest.mark.thorough
@@ -351,123 +352,73 @@ def test_each_split_of_mbpp_is_that_of_the_hub(hub: HubServer, client: Client) -
     assert "(sanitized, validation)" in loaded[2]["location"]
 
 
-def test_a_users_own_benchmark_maps_a_dataset_of_the_hub(client: Client, tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text(
-        "name: own\nprompt: '{prompt}'\nreference: entry_point\nid: task_id\nmetric: exact_match\ndata:\n"
-        "  test: {hub: openai/openai_humaneval, config: openai_humaneval, split: test, rows: 20}\n"
-    )
-    (loaded,) = client.load((str(path), "benchmark", "test", None))
-    assert loaded["tasks"] == 20
-    assert loaded["location"].startswith("openai/openai_humaneval@")
+@pytest.fixture
+def without_datasets(no_hub: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let loads in this process fail if they import `datasets`, which could run a loading script."""
+    monkeypatch.setitem(sys.modules, "datasets", None)
 
 
-def test_a_local_folder_of_the_same_name_is_never_loaded(client: Client, tmp_path: Path) -> None:
-    client.working_folder = tmp_path / "work"
-    decoy = client.working_folder / "openai" / "openai_humaneval"
+@pytest.mark.usefixtures("without_datasets")
+def test_a_local_folder_of_the_same_name_is_never_loaded(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    monkeypatch.chdir(tmp_path)
+    decoy = tmp_path / "openai" / "openai_humaneval"
     decoy.mkdir(parents=True)
     (decoy / "test.jsonl").write_text('{"task_id": "forged"}\n')
-    result = client.humaneval()
-    assert result["error"] == "DataError"
-    assert "local folder" in result["message"]
+    dataset = HubDataset(HUMANEVAL_REPO, "openai_humaneval", "test")
+    with pytest.raises(DataError, match="local folder"):
+        load_hub_rows(dataset, observer=DownloadObserver(print))
 
 
 # Files as they are.
 
 LIVECODEBENCH = (BUNDLED / "livecodebench.jsonl").read_bytes().splitlines(keepends=True)
 CODE_REPO = "livecodebench/code_generation_lite"
-LOAD_FILES = """
-import json, sys
-from harness.benchmarks import load_benchmark
-from harness.benchmarks.livecodebench import generation
-from harness.benchmarks.livecodebench.problem import ReleaseFile
-from harness.core.errors import HarnessError
-
-counts = json.loads(sys.argv[1])
-generation.files_of = lambda _release: tuple(ReleaseFile(name, count) for name, count in counts.items())
-notes = []
-try:
-    loaded = load_benchmark("livecodebench", data="hub", notify=notes.append)
-    tests = [len(loaded.references[task.id].target.load()) for task in loaded.tasks]
-    result = {"tasks": len(tests), "tests": min(tests), "location": loaded.source.location,
-              "sha256": loaded.source.sha256}
-except HarnessError as error:
-    result = {"error": str(error)}
-print(json.dumps({**result, "notes": notes, "datasets": "datasets" in sys.modules}))
-"""
+RELEASE = (ReleaseFile("test.jsonl", 5), ReleaseFile("test2.jsonl", len(LIVECODEBENCH) - 5))
 
 
-def files_repo(cut: int = 5) -> HubRepo:
-    return HubRepo(
+@pytest.fixture
+def files_hub(without_datasets: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """Serve a release of LiveCodeBench in two files."""
+    monkeypatch.setattr(generation, "files_of", lambda _release: RELEASE)
+    repo = HubRepo(
         {
             "README.md": b"# a dataset\n",
             "code_generation_lite.py": b"raise SystemExit('a loading script, which must not be run')\n",
-            "test.jsonl": b"".join(LIVECODEBENCH[:cut]),
-            "test2.jsonl": b"".join(LIVECODEBENCH[cut:]),
+            "test.jsonl": b"".join(LIVECODEBENCH[:5]),
+            "test2.jsonl": b"".join(LIVECODEBENCH[5:]),
         }
     )
+    with HubServer({CODE_REPO: repo}) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        yield server
 
 
-def load_files(folder: Path, endpoint: str, **counts: int) -> dict[str, Any]:
-    """Load LiveCodeBench in a fresh process, from files with these numbers of problems."""
-    unset = ("HF_", "HARNESS_", "TRANSFORMERS_", "XDG_", "HTTP", "NO_PROXY", "ALL_PROXY")
-    inherited = {key: value for key, value in os.environ.items() if not key.upper().startswith(unset)}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            LOAD_FILES,
-            json.dumps({f"{name}.jsonl": count for name, count in counts.items()}),
-        ],
-        env={
-            **inherited,
-            "HOME": str(folder),
-            "HF_HOME": str(folder / "hf"),
-            "HF_ENDPOINT": endpoint,
-            "HF_HUB_DISABLE_XET": "1",
-            "HARNESS_DATA": str(folder / "data"),
-            "PYTHONPATH": str(Path(__file__).parents[2]),
-        },
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+def test_files_of_a_release_are_fetched_once_and_no_script_is_run(
+    files_hub: HubServer, tmp_path: Path
+) -> None:
+    first = load_benchmark("livecodebench", data="hub")
+    assert len(first.tasks) == len(LIVECODEBENCH)
+    targets: list[Any] = [first.references[task.id].target for task in first.tasks]
+    assert all(len(target.load()) > 1 for target in targets)
+    assert first.source.location.startswith(f"{CODE_REPO}/test.jsonl@")
+    files_hub.requests.clear()
+    again = load_benchmark("livecodebench", data="hub", notify=pytest.fail)
+    assert files_hub.requests == []
+    assert again.source.sha256 == first.source.sha256
+
+    (kept,) = (tmp_path / "cache").rglob("test.jsonl")
+    kept.write_bytes(LIVECODEBENCH[0])
+    notes: list[str] = []
+    assert len(load_benchmark("livecodebench", data="hub", notify=notes.append).tasks) == len(LIVECODEBENCH)
+    assert "damaged" in notes[0]
 
 
-def test_files_of_a_release_are_fetched_once_and_no_script_is_run(tmp_path: Path) -> None:
-    rest = len(LIVECODEBENCH) - 5
-    with HubServer({CODE_REPO: files_repo()}) as server:
-        first = load_files(tmp_path, server.url, test=5, test2=rest)
-        asked = len(server.requests)
-        again = load_files(tmp_path, server.url, test=5, test2=rest)
-        assert len(server.requests) == asked
-    assert (first["tasks"], again["notes"]) == (len(LIVECODEBENCH), [])
-    assert first["tests"] > 1
-    assert first["location"].startswith(f"{CODE_REPO}/test.jsonl@")
-    assert again["sha256"] == first["sha256"]
-    assert not again["datasets"]
-
-
-def test_another_number_of_problems_than_was_published_is_refused(tmp_path: Path) -> None:
-    with HubServer({CODE_REPO: files_repo()}) as server:
-        found = load_files(tmp_path, server.url, test=400)
-    assert "livecodebench has 400 rows in split 'test', but this data has 5" in found["error"]
-
-
-def test_a_file_that_was_damaged_is_fetched_again(tmp_path: Path) -> None:
-    with HubServer({CODE_REPO: files_repo()}) as server:
-        load_files(tmp_path, server.url, test=5)
-        (kept,) = (tmp_path / "data").rglob("test.jsonl")
-        kept.write_bytes(LIVECODEBENCH[0])
-        found = load_files(tmp_path, server.url, test=5)
-    assert found["tasks"] == 5
-    assert "damaged" in found["notes"][0]
-
-
-def test_files_of_an_absent_hub_are_not_available(tmp_path: Path) -> None:
-    found = load_files(tmp_path, "http://127.0.0.1:9", test=5)
-    assert "cannot be reached" in found["error"]
+def test_another_number_of_problems_than_was_published_is_refused(
+    files_hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generation, "files_of", lambda _release: (ReleaseFile("test.jsonl", 400),))
+    with pytest.raises(DataError, match="livecodebench has 400 rows in split 'test', but this data has 5"):
+        load_benchmark("livecodebench", data="hub")

@@ -9,18 +9,18 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from answer_collection import Case, cases
+from bundled import load_bundled
 from case_checks import each_case
 
 from harness import Sandbox
 from harness.audit.attack import Attack, Kind
 from harness.audit.suite import list_attacks_on
-from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import Reference, Status, Submission, Verdict
 from harness.environments.maths.grader import IMAGE, MathsAnswer, grade_maths
 from harness.sandbox.backends.docker.backend import DockerBackend
 
-BUNDLED = load_benchmark("math", data="bundled")
+BUNDLED = load_bundled("math")
 MORE = ", which differs from the gold answer or says more than a value"
 QUICK = [attack for attack in list_attacks_on("MathsAnswer") if attack.kind is not Kind.EXHAUSTING]
 
@@ -63,11 +63,7 @@ async def test_same_mathematics_passes(sandbox: Sandbox, gold: str, answer: str)
         ("8", "\x1b[2J\u202e8", rf"answered \x1b[2J\u202e8{MORE}"),
         ("8", " ", "no answer"),
         ("8", "8" * 2001, "the answer has 2,001 characters; the limit is 2,000"),
-        (
-            r"\text{ }",
-            "8",
-            "answered 8; the gold answer is not mathematics, so only the same text passes",
-        ),
+        (r"\text{ }", "8", "answered 8; the gold answer is not mathematics, so only the same text passes"),
     ],
 )
 async def test_other_mathematics_fails_with_evidence(

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from docker import APIClient
 from mcp_images import FOLDER, build_server_images
 
@@ -19,6 +20,8 @@ from harness.models.relay.mcp_servers.sandbox_process import ServerPlace
 from harness.models.relay.mcp_servers.settings import McpServer
 from harness.sandbox.sandbox import Sandbox
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 
 @pytest.fixture(scope="module")
 def prepared(client: APIClient, tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -29,6 +32,13 @@ def prepared(client: APIClient, tmp_path_factory: pytest.TempPathFactory) -> str
 async def open_sandbox(prepared: str) -> AsyncIterator[Sandbox]:
     async with Sandbox.open(f"python+{prepared}", limits=WORKSPACE_LIMITS, relay=True) as sandbox:
         yield sandbox
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def sandbox(prepared: str) -> AsyncIterator[Sandbox]:
+    """Yield the sandbox of all tests that leave it running."""
+    async with open_sandbox(prepared) as opened:
+        yield opened
 
 
 def settings(*args: str, **changes: Any) -> McpServer:
@@ -58,33 +68,31 @@ async def test_tools_of_a_server_by_the_package_are_listed_and_called(
         assert "300000 characters in all" in large.text[-60:]
 
 
-async def test_a_server_that_watches_its_output_for_its_end_is_called(prepared: str) -> None:
+async def test_a_server_that_watches_its_output_for_its_end_is_called(sandbox: Sandbox) -> None:
     server = settings(f"{FOLDER}/watching.py")
-    async with open_sandbox(prepared) as sandbox, connect(server, ServerPlace(sandbox, 300.0)) as opened:
+    async with connect(server, ServerPlace(sandbox, 300.0)) as opened:
         assert [(await opened.call("look", {})).text for _ in range(3)] == ["seen"] * 3
 
 
 async def test_a_server_has_its_variables_and_nothing_of_the_host(
-    prepared: str, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     env = {"MODE": "${MODE_OF_TEST:-fast}"}
-    async with open_sandbox(prepared) as sandbox:
-        async with broken(sandbox, "variables", env=env) as opened:
-            found = json.loads((await opened.call("look", {})).text)
-        async with broken(sandbox, "network") as opened:
-            network = (await opened.call("look", {})).text
+    async with broken(sandbox, "variables", env=env) as opened:
+        found = json.loads((await opened.call("look", {})).text)
+    async with broken(sandbox, "network") as opened:
+        network = (await opened.call("look", {})).text
     assert found.keys() == {"PATH", "LANG", "HOME", "MODE", "TEST_PROCESS"}
     assert found["MODE"] == "fast"
     assert network == "lo"
 
 
-async def test_the_work_folder_stands_for_its_placeholder(prepared: str) -> None:
+async def test_the_work_folder_stands_for_its_placeholder(sandbox: Sandbox) -> None:
     script = "import sys; sys.exit(sys.argv[1] + ' is the folder')"
-    async with open_sandbox(prepared) as sandbox:
-        with pytest.raises(ServerError, match="/work/agent/a is the folder"):
-            async with connect(settings("-c", script, "{workdir}/a"), ServerPlace(sandbox, 300.0)):
-                raise AssertionError("it has given tools")
+    with pytest.raises(ServerError, match="/work/agent/a is the folder"):
+        async with connect(settings("-c", script, "{workdir}/a"), ServerPlace(sandbox, 300.0)):
+            raise AssertionError("it has given tools")
 
 
 @pytest.mark.parametrize(
@@ -98,20 +106,19 @@ async def test_the_work_folder_stands_for_its_placeholder(prepared: str) -> None
     ],
 )
 async def test_a_broken_server_costs_a_call(
-    prepared: str, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
     monkeypatch.setattr("harness.models.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
-    # The limit of a call is longer than that of the start.
+    # The limit of a call is longer than the limit of the start.
     limits = {"startup_timeout_ms": 3000, "tool_timeout_ms": 3500} if how == "hang" else {}
-    async with open_sandbox(prepared) as sandbox:
-        async with broken(sandbox, how, **limits) as opened:
-            result = await opened.call("look", {})
-            assert result.is_error
-            assert reason in result.text
-            if how != "hang":
-                assert (await opened.call("look", {})).is_error
-        # The sandbox itself works on.
-        assert (await sandbox.exec(["echo", "on"])).exit_code == 0
+    async with broken(sandbox, how, **limits) as opened:
+        result = await opened.call("look", {})
+        assert result.is_error
+        assert reason in result.text
+        if how != "hang":
+            assert (await opened.call("look", {})).is_error
+    # The sandbox itself works on.
+    assert (await sandbox.exec(["echo", "on"])).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -123,22 +130,20 @@ async def test_a_broken_server_costs_a_call(
     ],
 )
 async def test_a_server_that_does_not_list_its_tools_gives_none(
-    prepared: str, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, how: str, reason: str
 ) -> None:
     monkeypatch.setattr("harness.models.relay.mcp_servers.sandbox_process.GRACE_SECONDS", 0.1)
     limit = {"startup_timeout_ms": 5000} if how == "hang-at-start" else {}
-    async with open_sandbox(prepared) as sandbox:
-        with pytest.raises(ServerError, match=reason):
-            async with broken(sandbox, how, **limit):
-                raise AssertionError("it has given tools")
+    with pytest.raises(ServerError, match=reason):
+        async with broken(sandbox, how, **limit):
+            raise AssertionError("it has given tools")
 
 
-async def test_a_command_that_is_not_there_is_named(prepared: str) -> None:
+async def test_a_command_that_is_not_there_is_named(sandbox: Sandbox) -> None:
     server = settings(command="no-such-server")
-    async with open_sandbox(prepared) as sandbox:
-        with pytest.raises(ServerError, match="no-such-server: not found"):
-            async with connect(server, ServerPlace(sandbox, 300.0)):
-                raise AssertionError("it has given tools")
+    with pytest.raises(ServerError, match="no-such-server: not found"):
+        async with connect(server, ServerPlace(sandbox, 300.0)):
+            raise AssertionError("it has given tools")
 
 
 async def test_the_loss_of_the_sandbox_costs_a_call(prepared: str, client: APIClient) -> None:
@@ -149,15 +154,14 @@ async def test_the_loss_of_the_sandbox_costs_a_call(prepared: str, client: APICl
     assert "its sandbox failed" in result.text
 
 
-async def test_no_process_of_a_server_is_left_after_its_block(prepared: str) -> None:
-    async with open_sandbox(prepared) as sandbox:
-        async with broken(sandbox, "daemon") as opened:
-            assert not (await opened.call("look", {})).is_error
-        left = await sandbox.exec(["sh", "-c", "cat /proc/[0-9]*/comm"])
+async def test_no_process_of_a_server_is_left_after_its_block(sandbox: Sandbox) -> None:
+    async with broken(sandbox, "daemon") as opened:
+        assert not (await opened.call("look", {})).is_error
+    left = await sandbox.exec(["sh", "-c", "cat /proc/[0-9]*/comm"])
     assert "sleep" not in str(left.stdout)
 
 
-async def test_a_connection_without_the_token_is_closed(prepared: str) -> None:
+async def test_a_connection_without_the_token_is_closed(sandbox: Sandbox) -> None:
     # It finds the port of the relay among the sockets that listen, and writes messages of its own.
     script = """
 import socket
@@ -172,7 +176,7 @@ for first in (b"", b"0" * 66, b"1wrong\\n" + b"x" * 100):
         pass
     print("closed")
 """
-    async with open_sandbox(prepared) as sandbox, broken(sandbox, "variables") as opened:
+    async with broken(sandbox, "variables") as opened:
         other = await sandbox.exec(["python3", "-c", script])
         assert str(other.stdout) == "closed\n" * 3, str(other.stderr)
         assert not (await opened.call("look", {})).is_error

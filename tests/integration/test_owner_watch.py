@@ -5,12 +5,31 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from e2e.command_line import wait_until
 
+# Forks for each program and its argument, because an import of the watch takes a quarter of a second. A line
+# with both comes in, and the end of the program goes out.
+FORKS = """
+import os, runpy, signal, sys
+from harness.sandbox.backends.docker import container
+for line in sys.stdin:
+    pid = os.fork()
+    if pid == 0:
+        sys.argv = line.split()
+        errors = os.open(sys.argv[1] + ".errors", os.O_CREAT | os.O_WRONLY, 0o600)
+        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+        os.dup2(errors, 1)
+        os.dup2(errors, 2)
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        break
+    os.waitpid(pid, 0)
+    print("ended", flush=True)
+"""
 # Each collection adds a line to the file that is the first argument.
 PRELUDE = '''
 import atexit, multiprocessing, os, signal, sys, threading, time
@@ -110,10 +129,25 @@ LEFT = {
 }
 
 
-def run(program: str, path: Path) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def run(forks: subprocess.Popen[str], program: str, path: Path) -> str:
+    """Run a program to its end, and return its output on stderr."""
     script = path.with_name("program.py")
     script.write_text(PRELUDE + program)
-    return subprocess.run([sys.executable, script, path], capture_output=True, text=True, timeout=30)
+    assert forks.stdin is not None
+    assert forks.stdout is not None
+    print(script, path, file=forks.stdin, flush=True)
+    assert forks.stdout.readline() == "ended\n"
+    return path.with_name(f"{path.name}.errors").read_text()
 
 
 def await_watches(path: Path) -> None:
@@ -127,17 +161,21 @@ def await_watches(path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", FINE)
-def test_a_process_that_has_removed_its_containers_starts_no_collection(case: str, tmp_path: Path) -> None:
+def test_a_process_that_has_removed_its_containers_starts_no_collection(
+    forks: subprocess.Popen[str], case: str, tmp_path: Path
+) -> None:
     path = tmp_path / "collections"
-    ended = run(FINE[case], path)
+    errors = run(forks, FINE[case], path)
     await_watches(path)
-    assert (ended.stderr, path.exists()) == ("", False)
+    assert (errors, path.exists()) == ("", False)
 
 
 @pytest.mark.parametrize("case", LEFT)
-def test_one_collection_follows_a_process_that_leaves_a_container(case: str, tmp_path: Path) -> None:
+def test_one_collection_follows_a_process_that_leaves_a_container(
+    forks: subprocess.Popen[str], case: str, tmp_path: Path
+) -> None:
     path = tmp_path / "collections"
-    run(LEFT[case], path)
+    run(forks, LEFT[case], path)
     await_watches(path)
     assert path.read_text() == "collected\n"
 

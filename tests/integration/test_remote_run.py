@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from bundled import load_bundled
 from docker import APIClient
 from failing_backend import FailingBackend
 from model_fixtures import MODEL_KEY
@@ -38,8 +39,8 @@ from harness.environments import python
 from harness.host import retries
 
 _FIND_JUDGE = environments._find_judge.__wrapped__
-MBPP = load_benchmark("mbpp", data="bundled")
-HUMANEVAL = load_benchmark("humaneval", data="bundled")
+MBPP = load_bundled("mbpp")
+HUMANEVAL = load_bundled("humaneval")
 TASKS = ("9001", "9002", "9003")
 # Never ends, and uses no processor.
 WAITING = "import time\ntime.sleep(1000)\n"
@@ -148,9 +149,9 @@ async def answer(context: AttemptContext) -> str:
 async def test_an_agent_that_submits_text_takes_part(
     remote: Remote, tmp_path: Path, agent: Any, status: Status
 ) -> None:
-    result = await make_run(remote, tmp_path, agent=agent, n_samples=2, task_ids=list(TASKS))
-    assert [record.status for record in result.attempts] == [status] * 6
-    assert len(result.to_frame()) == 6
+    result = await make_run(remote, tmp_path, agent=agent, n_samples=2, task_ids=["9001"])
+    assert [record.status for record in result.attempts] == [status] * 2
+    assert len(result.to_frame()) == 2
 
 
 async def test_submissions_travel_in_batches(remote: Remote, served: Served, tmp_path: Path) -> None:
@@ -166,10 +167,8 @@ async def test_a_model_is_asked_from_this_machine(
 ) -> None:
     solution = MBPP.references["9001"].solution
     server.script = lambda _asked: completion(f"```python\n{solution}\n```")
-    result = await make_run(
-        remote, tmp_path, agent="chat", model="m", base_url=server.url, task_ids=["9001"], n_samples=3
-    )
-    assert [record.status for record in result.attempts] == [Status.PASSED] * 3
+    result = await make_run(remote, tmp_path, agent="chat", model="m", base_url=server.url, task_ids=["9001"])
+    assert [record.status for record in result.attempts] == [Status.PASSED]
     assert all(record.metrics["model_requests"] for record in result.attempts)
     assert f"Bearer {MODEL_KEY}" in {asked.headers["authorization"] for asked in server.asked}
 
@@ -255,7 +254,7 @@ async def is_idle(served: Served) -> bool:
 def write_waiting_samples(path: Path) -> Path:
     """Write two right programs, and many that wait."""
     lines = [{"task_id": task, "solution": MBPP.references[task].solution} for task in TASKS[:2]]
-    lines += [{"task_id": TASKS[2], "solution": WAITING}] * 6
+    lines += [{"task_id": TASKS[2], "solution": WAITING}] * 4
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
@@ -273,10 +272,10 @@ async def test_a_service_that_stays_away_stops_the_run_which_another_one_finishe
         await running
     (name,) = os.listdir(folder)
     run_folder = folder / name
-    async with serve(benchmarks=(MBPP,), port=port, max_concurrent=6):
+    async with serve(benchmarks=(MBPP,), port=port, max_concurrent=4):
         result = await remote.run(resume=run_folder)
     statuses = [record.status for record in result.attempts]
-    assert (statuses.count(Status.PASSED), statuses.count(Status.TIMEOUT)) == (2, 6)
+    assert (statuses.count(Status.PASSED), statuses.count(Status.TIMEOUT)) == (2, 4)
 
 
 async def test_a_service_that_comes_back_with_other_data_stops_the_run(tmp_path: Path) -> None:
@@ -327,9 +326,9 @@ async def test_a_cancelled_run_keeps_its_records_and_frees_the_service(tmp_path:
 
 
 async def test_a_run_goes_on_when_the_queue_of_the_service_is_full(tmp_path: Path) -> None:
-    async with serve(benchmarks=(MBPP,), max_concurrent=1, queued=4) as served:
+    async with serve(benchmarks=(MBPP,), max_concurrent=1, queued=1) as served:
         remote = connect(f"{served.url}/{TOKEN}", wait_seconds=20)
-        result = await make_run(remote, tmp_path, sample_size=8)
+        result = await make_run(remote, tmp_path, sample_size=5)
     assert {record.status for record in result.attempts} == {Status.PASSED}
 
 

@@ -1,4 +1,4 @@
-"""Reward functions of verl and SkyRL, called as these packages call them, graded at a real service."""
+"""Reward functions of verl and SkyRL, called as these packages call them, and the client of OpenRLHF."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from bundled import load_bundled
 from case_checks import each_case
-from readers import SKYRL, VERL
+from docker import APIClient
+from failing_backend import FailingBackend
+from readers import OPENRLHF, SKYRL, VERL
 from service_fixtures import TOKEN, Served, serve
 
-from harness import UsageError, load_benchmark
+from harness import UsageError
 from harness.client.connection import ServiceUnreachableError
+from harness.host import retries
 from harness.rl import verl
 from harness.rl.grading import RewardUnavailableError
 
-MBPP = load_benchmark("mbpp", data="bundled")
+MBPP = load_bundled("mbpp")
 TASK = MBPP.tasks[0].id
 TESTS = json.dumps({"kind": "calls", "function": "add", "tests": [{"arguments": [1, 2], "result": 3}]})
 RIGHT, WRONG = (f"Here:\n```python\ndef add(a, b): return {value}\n```" for value in ("a + b", "4"))
@@ -131,3 +135,41 @@ async def test_skyrl_rewards_the_reply_of_an_episode(url: str) -> None:
         [1.0, True, {"passed": 1.0, "status": "passed"}],
         [0.0, True, {"passed": 0.0, "status": "failed"}],
     ]
+
+
+# The packages `openrlhf` and `openrlhf.utils` import torch, which their file with the client does not need.
+OPENRLHF_PROGRAM = """
+import asyncio, importlib.util, json, sys, types
+found = importlib.util.find_spec("openrlhf")
+for name, folder in (("openrlhf", ""), ("openrlhf.utils", "/utils")):
+    package = types.ModuleType(name)
+    package.__path__ = [found.submodule_search_locations[0] + folder]
+    sys.modules[name] = package
+from openrlhf.utils.agent import SingleTurnAgentExecutor
+
+url, queries, prompts, labels = sys.argv[1], *map(json.loads, sys.argv[2:])
+client = SingleTurnAgentExecutor(url)
+print(json.dumps(asyncio.run(client._fetch_rewards_via_http(queries, prompts, labels))))
+"""
+LABEL = json.dumps({"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]})
+PROMPT = "<|im_start|>user\nWrite add.<|im_end|>\n<|im_start|>assistant\n"
+
+
+def write_query(program: str) -> str:
+    return f"{PROMPT}Here:\n```python\n{program}\n```<|im_end|>"
+
+
+async def test_the_client_of_openrlhf_tries_again_after_a_fault_and_gets_a_reward_for_each_query(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
+    backend = FailingBackend(client)
+    async with serve(backend=backend, max_concurrent=1) as served:
+        backend.refusals = retries.INFRA_TRIES
+        programs = ("def add(a, b): return a + b", "def add(a, b): return 3", "import os\nos._exit(0)")
+        columns = [[write_query(each) for each in programs], [PROMPT] * 3, [LABEL] * 3]
+        arguments = [f"{served.url}/{TOKEN}/get_reward", *map(json.dumps, columns)]
+        output = await asyncio.to_thread(OPENRLHF.run, OPENRLHF_PROGRAM, *arguments)
+        (reply,) = json.loads(output.splitlines()[-1])
+        assert await served.read_metric('harness_requests_total{operation="get_reward",status="503"}') == 1
+    assert reply["rewards"] == reply["scores"] == [1.0, 0.0, 0.0]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from bundled import load_bundled
 from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import Served, serve
 
-from harness import load_benchmark
 from harness.host import retries
 from harness.service.verdicts import rewards
 
-MBPP = load_benchmark("mbpp", data="bundled")
+MBPP = load_bundled("mbpp")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}
 CALLS = {"kind": "calls", "function": "add", "seconds": 1.0}
 ADD = "def add(a, b):\n    return a + b\n"

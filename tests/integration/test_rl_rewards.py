@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 
 import pytest
 import pytest_asyncio
+from bundled import load_bundled
 from case_checks import each_case
 from docker import APIClient
 from failing_backend import FailingBackend
 from service_fixtures import TOKEN, Served, serve
 
-from harness import UsageError, load_benchmark
+from harness import UsageError
 from harness.client.connection import ServiceUnreachableError
 from harness.core.errors import HarnessError
 from harness.host import retries
@@ -24,7 +25,7 @@ from harness.rl.grading import HeldGrading, RewardSample, RewardUnavailableError
 from harness.rl.openings import open_remote
 from harness.rl.trl import VerdictReward
 
-MBPP = load_benchmark("mbpp", data="bundled")
+MBPP = load_bundled("mbpp")
 ASSERTS = {"kind": "asserts", "tests": ["assert add(1, 2) == 3", "assert add(20, 22) == 42"]}
 STDIN = {"kind": "stdin", "tests": [{"input": "3 4\n", "output": "7\n"}], "seconds": 1.0}
 ADD = "def add(a, b):\n    return a + b\n"
@@ -113,18 +114,6 @@ async def test_the_trainer_logs_the_statuses(served: Served) -> None:
     assert logged == {"status": ["passed"], "verdict/faults": 0.0}
 
 
-async def test_a_fault_of_the_service_is_tried_again(
-    client: APIClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
-    backend = FailingBackend(client)
-    async with serve(backend=backend, max_concurrent=1) as served:
-        backend.refusals = retries.INFRA_TRIES
-        with VerdictReward(served.url, token=TOKEN) as reward:
-            assert await block(lambda: reward([""], [ADD], tests=[ASSERTS])) == [1.0]
-        assert await served.read_metric("harness_faults_total") == retries.INFRA_TRIES
-
-
 async def test_a_completion_without_a_verdict_has_no_reward(
     client: APIClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,13 +180,14 @@ async def test_a_failed_opening_is_tried_again_with_the_next_samples(served: Ser
     await block(held.close)
 
 
-async def test_a_program_has_its_whole_time_after_the_service_was_busy(
+async def test_a_fault_is_tried_again_and_the_program_has_its_whole_time_then(
     client: APIClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "BACKOFF_SECONDS", 0.0)
     backend = FailingBackend(client)
     program = f"import time\ntime.sleep(3)\n{ADD}"
-    async with serve(backend=backend) as served:
+    async with serve(backend=backend, max_concurrent=1) as served:
         backend.refusals = retries.INFRA_TRIES
         with VerdictReward(served.url, token=TOKEN, timeout_seconds=60.0) as reward:
             assert await block(lambda: reward([""], [program], tests=[ASSERTS])) == [1.0]
+        assert await served.read_metric("harness_faults_total") == retries.INFRA_TRIES

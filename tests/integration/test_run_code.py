@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from case_checks import each_case
-from service_fixtures import Served, serve
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
-
+from service_fixtures import Served, share_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+served = share_service()
 
 
 async def run(served: Served, code: str, language: str = "python", **values: Any) -> dict[str, Any]:

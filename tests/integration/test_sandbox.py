@@ -87,16 +87,6 @@ async def others(sandbox: Sandbox) -> str:
 # The output of a command.
 
 
-async def test_stdout_and_stderr_are_apart(sandbox: Sandbox) -> None:
-    result = await shell(sandbox, "echo out; echo err >&2")
-    assert (result.stdout.data, result.stderr.data) == (b"out\n", b"err\n")
-
-
-@each_case("code", [0, 1, 2, 42, 126, 127, 255])
-async def test_the_exit_code_is_the_commands(sandbox: Sandbox, code: int) -> None:
-    assert (await shell(sandbox, f"exit {code}")).exit_code == code
-
-
 @each_case("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGINT", "SIGPIPE"])
 async def test_a_signal_is_a_negative_exit_code_and_no_limit(sandbox: Sandbox, name: str) -> None:
     number = signal.Signals[name]
@@ -109,11 +99,6 @@ async def test_output_before_a_crash_is_kept(sandbox: Sandbox) -> None:
     assert result.stdout.data == b"before\n"
 
 
-async def test_bytes_that_are_not_utf8_survive(sandbox: Sandbox) -> None:
-    result = await python(sandbox, "import os; os.write(1, bytes(range(256)))")
-    assert result.stdout.data == bytes(range(256))
-
-
 async def test_bytes_that_are_not_utf8_are_shown_escaped(sandbox: Sandbox) -> None:
     assert str((await shell(sandbox, r"printf '\377caf\303\251'")).stdout) == "\\xffcafé"
 
@@ -121,18 +106,6 @@ async def test_bytes_that_are_not_utf8_are_shown_escaped(sandbox: Sandbox) -> No
 async def test_output_on_stderr_alone_is_drained(sandbox: Sandbox) -> None:
     result = await shell(sandbox, "head -c 3000000 /dev/zero >&2")
     assert (result.stdout.total, result.stderr.total) == (0, 3_000_000)
-
-
-async def test_both_streams_full_at_once_do_not_block(sandbox: Sandbox) -> None:
-    result = await shell(sandbox, "head -c 2000000 /dev/zero & head -c 2000000 /dev/zero >&2; wait")
-    assert (result.stdout.total, result.stderr.total) == (2_000_000, 2_000_000)
-
-
-async def test_of_long_output_the_head_the_tail_and_the_count_are_kept(sandbox: Sandbox) -> None:
-    result = await shell(sandbox, "seq 100000", keep_bytes=100)
-    everything = b"".join(b"%d\n" % number for number in range(1, 100_001))
-    stdout = result.stdout
-    assert (stdout.head, stdout.tail, stdout.total) == (everything[:50], everything[-50:], len(everything))
 
 
 async def test_cut_output_says_how_much_is_missing(sandbox: Sandbox) -> None:
@@ -202,15 +175,10 @@ async def test_more_arguments_than_the_kernel_takes_cannot_be_executed(sandbox: 
     assert (result.exit_code, b"too long" in result.stderr.data) == (126, True)
 
 
-@each_case("argv", [[], ["echo", "a\0b"], ["a\0b"], ["echo", 1], ["echo", None], ["echo", b"x"]])
+@each_case("argv", ["true", ["echo", "a\0b"], ["echo", 1], ["echo", None], ["echo", b"x"]])
 async def test_a_malformed_command_is_refused(sandbox: Sandbox, argv: list[str]) -> None:
     with pytest.raises(UsageError):
         await sandbox.exec(argv)
-
-
-async def test_a_command_line_in_one_string_is_refused(sandbox: Sandbox) -> None:
-    with pytest.raises(UsageError):
-        await sandbox.exec("true")
 
 
 async def test_more_than_fits_one_request_is_refused_and_the_sandbox_lives(sandbox: Sandbox) -> None:

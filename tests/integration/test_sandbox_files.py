@@ -41,12 +41,6 @@ async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@each_case("data", [b"", b"text\n", bytes(range(256)) * 4096], ids=["empty", "text", "binary"])
-async def test_a_written_file_is_read_back(sandbox: Sandbox, data: bytes) -> None:
-    await sandbox.write_file("file", data)
-    assert await sandbox.read_file("file") == data
-
-
 async def test_relative_paths_start_at_the_agents_folder(sandbox: Sandbox) -> None:
     await sandbox.write_file("here", b"x")
     assert await sandbox.read_file("/work/agent/here") == b"x"
@@ -60,11 +54,6 @@ async def test_folders_on_the_way_are_made(sandbox: Sandbox) -> None:
 async def test_names_can_be_any_text(sandbox: Sandbox) -> None:
     await sandbox.write_file("a b\n'é\udcff", b"x")
     assert await sandbox.read_file("a b\n'é\udcff") == b"x"
-
-
-async def test_the_mode_can_be_given(sandbox: Sandbox) -> None:
-    await sandbox.write_file("program", b"#!/bin/sh\necho ran\n", mode=0o755)
-    assert (await sandbox.exec(["./program"])).stdout.data == b"ran\n"
 
 
 async def test_the_temporary_folder_can_be_written_to(sandbox: Sandbox) -> None:

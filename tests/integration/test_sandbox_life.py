@@ -5,40 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import pytest_asyncio
 from docker import APIClient
-from effort import one_in_two
+from effort import one_in_four
 
 from harness import Sandbox
 from harness.core.errors import HarnessError, SandboxError, UsageError
+from harness.environments.python import client as python_client
 from harness.environments.python.client import run_tests
-from harness.sandbox import reaper
+from harness.sandbox import guest_calls, reaper
 from harness.sandbox import sandbox as sandbox_module
-from harness.sandbox.backends.base import SandboxSpec
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.backends.docker.images import require_image
-from harness.sandbox.container import hold_container
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.limits import Limits
 from harness.sandbox.machine.images import build_images
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
-
-OWNER = """
-import asyncio, sys
-from harness import Sandbox
-
-async def main():
-    async with Sandbox.open("python", run_id=sys.argv[1]) as sandbox:
-        print(sandbox.container_id, flush=True)
-        await sandbox.exec(["sleep", "600"], timeout=600)
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,7 +114,7 @@ async def opened(backend: DockerBackend, run_id: str) -> None:
         await asyncio.sleep(30)
 
 
-@pytest.mark.parametrize("delay", one_in_two([0.0, 0.001, 0.03, 0.01, 0.1, 0.06, 0.3, 0.15, 0.5, 0.2], 0))
+@pytest.mark.parametrize("delay", one_in_four([0.0, 0.001, 0.03, 0.01, 0.1, 0.06, 0.3, 0.15, 0.5, 0.2], 0))
 async def test_a_cancellation_during_the_start_leaves_no_container(
     backend: DockerBackend, run_id: str, delay: float
 ) -> None:
@@ -177,7 +163,7 @@ async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
 
     async def work() -> None:
         async with asyncio.TaskGroup() as group:
-            for _ in range(3):
+            for _ in range(2):
                 group.create_task(opened(backend, run_id))
             group.create_task(fail())
 
@@ -187,18 +173,6 @@ async def test_a_failed_neighbour_in_a_task_group_leaves_no_container(
 
 
 # Sandboxes without a host.
-
-
-async def test_a_sandbox_whose_stream_is_closed_ends_itself(backend: DockerBackend, image: str) -> None:
-    spec = SandboxSpec(
-        image=image,
-        limits=Limits(),
-        name=f"harness-test-{secrets.token_hex(6)}",
-        labels=reaper.make_labels("test", role="sandbox", deadline_seconds=60),
-    )
-    async with hold_container(backend, spec) as container:
-        container.stream.close()
-        assert await exit_code(backend, container.id) == 0
 
 
 @pytest.mark.usefixtures("docker_only")
@@ -211,18 +185,6 @@ async def test_a_sandbox_ends_when_the_engine_stops_it(
         assert ended["StatusCode"] == 0
 
 
-@pytest.mark.usefixtures("docker_only")
-async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBackend, run_id: str) -> None:
-    owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", OWNER, run_id, stdout=asyncio.subprocess.PIPE
-    )
-    assert owner.stdout is not None
-    container = (await owner.stdout.readline()).decode().strip()
-    owner.kill()
-    await owner.wait()
-    assert await exit_code(backend, container) == 0
-
-
 @pytest.mark.parametrize(
     "script",
     [
@@ -232,7 +194,7 @@ async def test_a_sandbox_whose_owner_is_killed_ends_itself(backend: DockerBacken
         pytest.param("yes", id="flood", marks=pytest.mark.thorough),
     ],
 )
-async def test_a_sandbox_ends_itself_at_its_deadline(
+async def test_a_sandbox_ends_itself_at_its_deadline_and_a_later_call_names_it(
     backend: DockerBackend, run_id: str, script: str
 ) -> None:
     limits = Limits(processes=64, output_mb=4096)
@@ -243,11 +205,6 @@ async def test_a_sandbox_ends_itself_at_its_deadline(
         assert await exit_code(backend, sandbox.container_id) == 3
         with contextlib.suppress(SandboxError):
             await job
-
-
-async def test_a_call_after_the_deadline_fails_at_once_and_names_it(backend: DockerBackend) -> None:
-    async with Sandbox.open("python", backend=backend, deadline_seconds=0.1) as sandbox:
-        await exit_code(backend, sandbox.container_id)
         with pytest.raises(SandboxError, match="exit code 3"):
             await sandbox.exec(["true"])
 
@@ -276,8 +233,10 @@ async def test_a_guest_that_does_not_answer_is_destroyed(
     monkeypatch: pytest.MonkeyPatch,
     ask: Callable[[Sandbox], Awaitable[object]],
 ) -> None:
-    monkeypatch.setattr(sandbox_module, "GRACE_SECONDS", 0.2)
+    for module in (sandbox_module, guest_calls):
+        monkeypatch.setattr(module, "GRACE_SECONDS", 0.2)
     monkeypatch.setattr(sandbox_module, "FILE_SECONDS", 0.2)
+    monkeypatch.setattr(python_client, "find_longest", lambda wall_seconds: wall_seconds)
     async with Sandbox.open(
         "python", backend=backend, run_id=run_id, limits=Limits(wall_seconds=0.1)
     ) as sandbox:
@@ -296,16 +255,6 @@ async def test_a_container_that_someone_else_removes_is_a_sandbox_error(
         backend.destroy(sandbox.container_id)
         with pytest.raises(SandboxError):
             await job
-
-
-@pytest.mark.usefixtures("docker_only")
-async def test_a_container_that_someone_else_kills_is_a_sandbox_error(
-    client: APIClient, backend: DockerBackend, run_id: str
-) -> None:
-    async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
-        client.kill(sandbox.container_id)
-        with pytest.raises(SandboxError):
-            await sandbox.exec(["true"])
 
 
 # Sandboxes that cannot start.
@@ -368,5 +317,5 @@ async def test_sandboxes_can_be_opened_side_by_side(backend: DockerBackend, run_
         async with Sandbox.open("python", backend=backend, run_id=run_id) as sandbox:
             return str((await sandbox.exec(["echo", str(number)])).stdout)
 
-    assert await asyncio.gather(*map(answer, range(3))) == [f"{number}\n" for number in range(3)]
+    assert await asyncio.gather(*map(answer, range(2))) == ["0\n", "1\n"]
     assert containers(backend, run_id) == []

@@ -142,7 +142,7 @@ async def test_tests_that_cannot_start_do_not_cost_the_container_its_life(backen
 
 
 async def test_a_wall_limit_shorter_than_the_start_of_a_program_is_enforced(backend: DockerBackend) -> None:
-    for seconds in (0.0005, 0.002, 0.008):
+    for seconds in (0.0005, 0.008):
         async with Sandbox.open("python", backend=backend, limits=Limits(wall_seconds=seconds)) as sandbox:
             reports = await asyncio.gather(
                 *(

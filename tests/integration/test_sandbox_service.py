@@ -18,8 +18,18 @@ PYTHON = ("/usr/bin/python3", "-S", "-c")
 ECHO = (*PYTHON, "import os\nwhile True: print(os.getpid(), input(), flush=True)")
 
 
-@pytest_asyncio.fixture
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
+    async with Sandbox.open("maths", backend=backend) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_sandbox(backend: DockerBackend) -> AsyncIterator[Sandbox]:
+    """Yield a new sandbox for a test of whether it stays clean."""
     async with Sandbox.open("maths", backend=backend) as opened:
         yield opened
 
@@ -30,13 +40,13 @@ async def ask(
     return await ask_service(sandbox, service, question, timeout=timeout, start_timeout=0)
 
 
-async def test_one_process_answers_all_questions(sandbox: Sandbox) -> None:
-    answers = [await ask(sandbox, ECHO, f"question {number}".encode()) for number in range(20)]
+async def test_one_process_answers_all_questions(own_sandbox: Sandbox) -> None:
+    answers = [await ask(own_sandbox, ECHO, f"question {number}".encode()) for number in range(20)]
     assert len({answer.line.split()[0] for answer in answers if answer.line}) == 1
     assert [answer.line.split()[-1] for answer in answers if answer.line] == [
         str(number).encode() for number in range(20)
     ]
-    assert sandbox.clean
+    assert own_sandbox.clean
 
 
 async def test_question_may_be_long_but_no_longer_than_a_pipe_holds(sandbox: Sandbox) -> None:
@@ -69,10 +79,10 @@ async def test_an_answer_without_end_ends_the_service(sandbox: Sandbox) -> None:
     assert (answer.line, answer.ended) == (None, "output_mb")
 
 
-async def test_a_cancelled_question_leaves_its_answer_to_no_other(sandbox: Sandbox) -> None:
-    asked = asyncio.create_task(ask(sandbox, (*PYTHON, "input(); import time; time.sleep(600)"), b"go"))
+async def test_a_cancelled_question_leaves_its_answer_to_no_other(own_sandbox: Sandbox) -> None:
+    asked = asyncio.create_task(ask(own_sandbox, (*PYTHON, "input(); import time; time.sleep(600)"), b"go"))
     await asyncio.sleep(0.2)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
-    assert not sandbox.clean
+    assert not own_sandbox.clean

@@ -149,9 +149,10 @@ TOGETHER = (
         *("an earlier folder", "replaced tools"),
     ),
     (
-        *("a module that a package looks for", "a package behind a link"),
-        "templates and modules of tools",
+        *("a module that a package looks for", "a package behind a link", "templates and modules of tools"),
+        *("modules before the image's own", "a folder of modules behind a link"),
     ),
+    ("links in circles and through /proc", "sockets, times and attributes of every kind"),
 )
 
 

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-import pytest_asyncio
-from service_fixtures import TOKEN, Served, serve
+from case_checks import check_together, each_case
+from effort import THOROUGH
+from service_fixtures import TOKEN, Served, share_service
 
 if TYPE_CHECKING:
     from mcp import Client
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
-
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+served = share_service()
+WRONG_CALLS: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("bash", {"command": 5}, "'command' must be text"),
+    ("bash", {}, "'command' is missing"),
+    ("read_file", {"path": "missing"}, "cannot read missing"),
+    ("write_file", {"path": "/etc/passwd", "content": ""}, "cannot write /etc/passwd"),
+    ("remove", {}, "there is no tool 'remove'"),
+    ("bash", {"command": "#" * 200_000}, "write_file first"),
+    ("bash", {"command": "a\0b"}, "without NUL"),
+)
 
 
 @contextlib.asynccontextmanager
@@ -43,12 +48,7 @@ async def call(client: Client, name: str, **arguments: Any) -> tuple[str, bool]:
     return content.text, bool(result.is_error)
 
 
-async def create(served: Served) -> str:
-    response = await served.post("/v1/sandboxes", limits={"memory_mb": 128})
-    return f"/v1/sandboxes/{response.json()['id']}"
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@each_case("mode", ["legacy", "auto"])
 async def test_a_session_has_a_sandbox_until_its_end(served: Served, mode: str) -> None:
     async with connect(served, mode=mode) as client:
         names = [tool.name for tool in (await client.list_tools()).tools]
@@ -71,34 +71,25 @@ async def test_two_sessions_share_no_files(served: Served) -> None:
         assert (await call(second, "read_file", path="note"))[1]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@each_case("mode", ["legacy", "auto"] if THOROUGH else ["auto"])
 async def test_a_sandbox_that_a_client_has_opened_has_tools(served: Served, mode: str) -> None:
-    path = await create(served)
+    path = await served.open_sandbox()
     await served.http.put(f"{path}/files/note", content=b"from HTTP")
     async with connect(served, f"{path}/mcp", mode) as client:
         assert await call(client, "bash", command="cat note") == ("from HTTP", False)
     assert (await served.http.delete(path)).status_code == 204
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "text"),
-    [
-        ("bash", {"command": 5}, "'command' must be text"),
-        ("bash", {}, "'command' is missing"),
-        ("read_file", {"path": "missing"}, "cannot read missing"),
-        ("write_file", {"path": "/etc/passwd", "content": ""}, "cannot write /etc/passwd"),
-        ("remove", {}, "there is no tool 'remove'"),
-        ("bash", {"command": "#" * 200_000}, "write_file first"),
-        ("bash", {"command": "a\0b"}, "without NUL"),
-    ],
-)
-async def test_a_wrong_call_is_an_error_that_names_the_fault(
-    served: Served, name: str, arguments: dict[str, Any], text: str
-) -> None:
+async def test_a_wrong_call_is_an_error_that_names_the_fault(served: Served) -> None:
     async with connect(served) as client:
-        shown, is_error = await call(client, name, **arguments)
-    assert is_error
-    assert text in shown
+
+        async def check(case: tuple[str, dict[str, Any], str]) -> None:
+            name, arguments, text = case
+            shown, is_error = await call(client, name, **arguments)
+            assert is_error
+            assert text in shown
+
+        await check_together(WRONG_CALLS, check, at_once=1)
 
 
 async def test_a_command_does_not_read_the_rest_of_its_script(served: Served) -> None:

@@ -189,7 +189,7 @@ async def test_a_client_that_leaves_frees_its_environment(served: Served) -> Non
 
 async def test_a_closed_episode_frees_its_environment(served: Served) -> None:
     async with open_client(served) as client:
-        await client.observe("reset", **reset_to(COUNT))
+        await client.observe("reset", **reset_to("kg/dev/0"))
         await client.socket.send(json.dumps({"type": "close"}))
         await client.socket.wait_closed()
     await wait_until_free(served)

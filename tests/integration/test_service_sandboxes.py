@@ -12,33 +12,18 @@ import httpx
 import pytest
 import pytest_asyncio
 from case_checks import each_case
-from service_fixtures import Served, serve
+from service_fixtures import Served, share_service
 
 BASH = ["/bin/bash", "-c"]
 EVENTS = {"accept": "text/event-stream"}
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def served() -> AsyncIterator[Served]:
-    async with serve() as running:
-        yield running
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+served = share_service()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(served: Served) -> str:
     """The path of a sandbox that no test ends."""
-    return await create(served)
-
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-async def create(served: Served, **values: Any) -> str:
-    """Open a sandbox and return its path."""
-    values.setdefault("limits", {"memory_mb": 128})
-    response = await served.post("/v1/sandboxes", **values)
-    assert response.status_code == 201, response.text
-    return f"/v1/sandboxes/{response.json()['id']}"
+    return await served.open_sandbox()
 
 
 async def run(served: Served, path: str, script: str, **values: Any) -> dict[str, Any]:
@@ -49,10 +34,10 @@ async def run(served: Served, path: str, script: str, **values: Any) -> dict[str
 
 
 async def test_a_client_may_get_a_sandbox_that_was_prepared(served: Served) -> None:
-    await served.http.delete(await create(served, limits={"memory_mb": 150}))
+    await served.http.delete(await served.open_sandbox(limits={"memory_mb": 150}))
     while not await served.read_metric("harness_prepared_sandboxes"):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
-    path = await create(served, limits={"memory_mb": 150})
+    path = await served.open_sandbox(limits={"memory_mb": 150})
     assert await served.read_metric("harness_prepared_sandbox_seconds_count") >= 1
     assert await served.read_metric("harness_sandbox_claims_total") >= 2
     eater = "python3 -c 'print(len(bytes(10**6)) and bytearray(300 * 10**6) and 1)'"
@@ -92,7 +77,7 @@ async def test_commands_share_the_files_of_their_sandbox(served: Served, sandbox
 
 
 async def test_a_sandbox_is_shown_and_listed_until_it_is_deleted(served: Served) -> None:
-    path = await create(served, deadline_seconds=100, idle_seconds=50)
+    path = await served.open_sandbox(deadline_seconds=100, idle_seconds=50)
     shown = (await served.http.get(path)).json()
     assert (shown["image"], shown["limits"]["memory_mb"], shown["busy"]) == ("python", 128, 0)
     assert 0 < shown["seconds_left"] <= 100
@@ -175,7 +160,7 @@ async def test_a_leaving_client_ends_its_command(
 
 
 async def test_a_command_ends_with_its_deleted_sandbox(served: Served) -> None:
-    path = await create(served)
+    path = await served.open_sandbox()
     request = {"argv": [*BASH, "echo begun; sleep 100"], "timeout_seconds": 100}
     async with served.http.stream("POST", f"{path}/exec", json=request, headers=EVENTS) as response:
         events = read_events(response.aiter_lines())
@@ -238,7 +223,7 @@ async def test_a_command_that_takes_too_much_memory_ends_alone(served: Served, s
 
 
 async def test_a_sandbox_that_runs_out_of_memory_is_gone_with_the_reason(served: Served) -> None:
-    path = await create(served, limits={"memory_mb": 128, "disk_mb": 256, "file_mb": 256})
+    path = await served.open_sandbox(limits={"memory_mb": 128, "disk_mb": 256, "file_mb": 256})
     fill = "head -c 200M /dev/zero > /tmp/full"
     response = await served.post(f"{path}/exec", argv=[*BASH, fill], timeout_seconds=20)
     while response.status_code == 200:
@@ -248,20 +233,20 @@ async def test_a_sandbox_that_runs_out_of_memory_is_gone_with_the_reason(served:
 
 
 async def test_an_unused_sandbox_ends_after_its_idle_time(served: Served) -> None:
-    path = await create(served, idle_seconds=1)
+    path = await served.open_sandbox(idle_seconds=1)
     response = await wait_until_gone(served, path)
     assert read_error(response) == (410, "sandbox_idle")
 
 
 async def test_a_command_keeps_its_sandbox_alive(served: Served) -> None:
-    path = await create(served, idle_seconds=3)
+    path = await served.open_sandbox(idle_seconds=3)
     assert (await run(served, path, "sleep 4; echo done"))["stdout"]["head"] == "done\n"
     assert (await served.http.post(f"{path}/keepalive")).json()["idle_seconds_left"] > 0
     await served.http.delete(path)
 
 
 async def test_a_sandbox_ends_at_its_deadline_with_its_command(served: Served) -> None:
-    path = await create(served, deadline_seconds=2)
+    path = await served.open_sandbox(deadline_seconds=2)
     response = await served.post(f"{path}/exec", argv=["sleep", "60"], timeout_seconds=60)
     assert read_error(response) == (410, "sandbox_expired")
 

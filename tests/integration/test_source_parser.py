@@ -10,6 +10,8 @@ from typing import Any
 
 import psutil
 import pytest
+from case_checks import check_together
+from effort import THOROUGH
 from service_fixtures import TOKEN, serve
 
 from harness.benchmarks.hidden_tests import AssertSuite, FunctionSuite
@@ -30,37 +32,42 @@ HOSTILE = {
     "a long chain": "add" + ".a" * 30_000,
     "many functions": "lambda: add\n" * 5000,
 }
+QUICK_HOSTILE = ("many small statements", "deep parentheses", "deep operators", "a decorator nested deeply")
+
+
+def find_parsers() -> list[psutil.Process]:
+    children = psutil.Process(os.getpid()).children()
+    return [each for each in children if "harness.service.verdicts.source_process" in each.cmdline()]
 
 
 def make_asserts(*tests: str, **values: Any) -> AssertSuite:
     return AssertSuite(kind="asserts", tests=list(tests), **values)
 
 
-async def test_large_asserts_are_built_as_small_ones() -> None:
-    suite = make_asserts("assert add(1, 2) == 3", COMMENT, setup="import math", solution=ADD)
-    async with open_source_parser() as parser:
-        assert await parser.build(suite) == suite.build()
-
-
-async def test_a_large_preamble_reaches_the_target() -> None:
+async def test_large_source_is_built_as_small_source_and_its_fault_is_named() -> None:
     values = {"kind": "calls", "function": "add", "tests": [{"arguments": [1], "result": 1}]}
-    suite = FunctionSuite.model_validate({**values, "preamble": COMMENT})
     async with open_source_parser() as parser:
-        assert await parser.build(suite) == suite.build()
-
-
-async def test_a_fault_in_large_source_is_named() -> None:
-    async with open_source_parser() as parser:
+        for suite in (
+            make_asserts("assert add(1, 2) == 3", COMMENT, setup="import math", solution=ADD),
+            FunctionSuite.model_validate({**values, "preamble": COMMENT}),
+        ):
+            assert await parser.build(suite) == suite.build()
         with pytest.raises(UsageError, match=r"the setup is not Python: .*line 2"):
             await parser.build(make_asserts("assert add(1)", setup=f"{COMMENT}\n1 +"))
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-async def test_hostile_source_is_built_or_refused(name: str) -> None:
+async def test_hostile_source_is_built_or_refused() -> None:
     async with open_source_parser() as parser:
-        for suite in (make_asserts(HOSTILE[name]), make_asserts("add()", solution=f"{ADD}\n{HOSTILE[name]}")):
-            with contextlib.suppress(UsageError):
-                await parser.build(suite)
+
+        async def check(name: str) -> None:
+            for suite in (
+                make_asserts(HOSTILE[name]),
+                make_asserts("add()", solution=f"{ADD}\n{HOSTILE[name]}"),
+            ):
+                with contextlib.suppress(UsageError):
+                    await parser.build(suite)
+
+        await check_together(HOSTILE if THOROUGH else QUICK_HOSTILE, check, at_once=1)
 
 
 async def test_source_that_takes_too_long_is_refused_and_the_next_is_parsed() -> None:
@@ -133,8 +140,3 @@ async def test_small_requests_are_answered_while_large_source_is_parsed() -> Non
         assert not parsing.done()
         parsing.cancel()
         await asyncio.gather(parsing, return_exceptions=True)
-
-
-def find_parsers() -> list[psutil.Process]:
-    children = psutil.Process(os.getpid()).children()
-    return [each for each in children if "harness.service.verdicts.source_process" in each.cmdline()]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 from exported_runs import NATIVE, make_folder, store
 
 from harness.reports.run_folder import read_run
@@ -42,7 +43,7 @@ def serve(status: int, headers: Mapping[str, str] | None = None) -> Iterator[tup
         def log_message(self, *_: Any) -> None: ...
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", keys
@@ -51,7 +52,7 @@ def serve(status: int, headers: Mapping[str, str] | None = None) -> Iterator[tup
             thread.join()
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308])
+@each_case("status", [301, 302, 303, 304, 307, 308])
 def test_a_redirect_is_no_success(run: ExportedRun, status: int) -> None:
     with (
         serve(status, {"Location": "http://elsewhere/"}) as (url, keys),
@@ -61,7 +62,7 @@ def test_a_redirect_is_no_success(run: ExportedRun, status: int) -> None:
     assert len(keys) == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 500])
+@each_case("status", [400, 401, 500])
 def test_a_refusal_names_its_status(run: ExportedRun, status: int) -> None:
     with serve(status) as (url, _), pytest.raises(SendError, match=f"HTTP status {status}"):
         send_spans(run, url)

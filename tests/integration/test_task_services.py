@@ -19,6 +19,7 @@ from harness.core.errors import SandboxError
 from harness.environments.base import MachineRules
 from harness.environments.container.environment import open_container
 from harness.environments.container.machine import Machine
+from harness.environments.container.task_folder import read_task_folder
 from harness.sandbox import reaper
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
@@ -174,8 +175,9 @@ async def test_an_agent_reaches_services_by_name_and_nothing_else(
                 *(f"{own}:{port}", f"{network['IPAddress']}:8000", "169.254.169.254:80"),
                 *(f"172.17.0.1:{port}", f"{gateway.get('Gateway', network['IPAddress'])}:{port}"),
             ]
-            for machine in (environment.machine, environment.beside["api"]):
-                assert await output(machine, REACH, *places) == "[]\n[]\n"
+            machines = (environment.machine, environment.beside["api"])
+            reached = await asyncio.gather(*(output(machine, REACH, *places) for machine in machines))
+            assert reached == ["[]\n[]\n"] * 2
         with pytest.raises(BlockingIOError):
             heard.recv(100)
     # Nothing of the two attempts is left.
@@ -246,10 +248,11 @@ def test_service():
         text = str(error)
     assert text.endswith("EXPECTED"), text
 """
-    for name, expected in (("api", " 1"), ("a" + '" + "pi', "name resolution>")):
-        text = program.replace("NAME", name).replace("EXPECTED", expected)
-        task = make_task(tests={"test_outputs.py": text})
-        async with acted(pool, task, f"{FETCH} http://api:8000/notes && echo 42 > answer.txt") as environment:
+    command = f"{FETCH} http://api:8000/notes && echo 42 > answer.txt"
+    async with acted(pool, make_task(), command) as environment:
+        for name, expected in (("api", " 1"), ("a" + '" + "pi', "name resolution>")):
+            text = program.replace("NAME", name).replace("EXPECTED", expected)
+            environment.folder = read_task_folder(make_task(tests={"test_outputs.py": text}))
             verdict = await judge(pool, environment, "work")
             assert verdict.resolved, (name, verdict)
 

@@ -10,6 +10,7 @@ import graphlib
 import tomllib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 SMALL_LINES = 60
@@ -36,18 +37,22 @@ class Shape:
     modules_in_cycles: int
 
 
-def list_files(root: Path, *, with_attacks: bool = False) -> list[Path]:
-    """Return the Python files of a tree in order."""
+def list_files(root: Path, *, only: Iterable[str] = ("*",)) -> list[Path]:
+    """Return the Python files of a tree that match a pattern, in order and without attacks."""
+    paths = [(path.relative_to(root), path) for path in sorted(root.rglob("*.py"))]
     return [
         path
-        for path in sorted(root.rglob("*.py"))
-        if with_attacks or _ATTACKS not in path.relative_to(root).parts
+        for name, path in paths
+        if _ATTACKS not in name.parts and any(fnmatchcase(str(name), pattern) for pattern in only)
     ]
 
 
-def measure_size(root: Path) -> Size:
-    """Return the size of a tree without attacks. A function of more than 60 lines is long."""
-    texts = [path.read_text() for path in list_files(root)]
+def measure_size(root: Path, *, only: Iterable[str] = ("*",)) -> Size:
+    """Return the size of the files of a tree that match a pattern, without attacks.
+
+    A function of more than 60 lines is long.
+    """
+    texts = [path.read_text() for path in list_files(root, only=only)]
     lines = [text.count("\n") for text in texts]
     functions = [
         (node.end_lineno or node.lineno) - node.lineno + 1

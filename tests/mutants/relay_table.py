@@ -59,7 +59,7 @@ RELAY = (
     ),
     (
         "harness/models/forwarding.py",
-        "raw = map_texts(read_server_json(text), hide_key)",
+        "raw = map_texts(read_server_json(text), self.hide_key)",
         "raw = read_server_json(text)",
         f"{CLIENTS}::test_a_key_that_the_server_repeats_reaches_no_client",
     ),
@@ -73,7 +73,7 @@ RELAY = (
         "harness/core/inputs/json_text.py",
         "        self._is_inside ^= len(parts) % 2 == 0\n",
         "        self._is_inside = False\n",
-        f"{UNIT}/test_json_size.py::test_the_count_is_the_same_however_a_text_is_cut",
+        f"{UNIT}/test_inputs.py::test_the_count_is_the_same_however_a_text_is_cut",
     ),
     (
         APP,

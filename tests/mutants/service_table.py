@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ACCESS, BUDGETS = "tests/unit/test_service_access.py", "tests/unit/test_service_session_budget.py"
-BUDGET, SESSIONS = "harness/service/sandboxes/sessions.py", "harness/service/sandboxes/sessions.py"
+BUDGET, SESSIONS = "harness/service/sandboxes/shares.py", "harness/service/sandboxes/sessions.py"
 BODIES = "tests/unit/test_service_body.py"
 SANDBOXES = "tests/integration/test_service_sandboxes.py"
 TERMINALS = "tests/integration/test_service_terminals.py"
@@ -11,7 +11,7 @@ TERMINALS = "tests/integration/test_service_terminals.py"
 # The file, the old text, the new text and the test.
 SERVICE = (
     (
-        "harness/service/app.py",
+        "harness/service/operations.py",
         'origin.partition("://")[2] != headers.get("host")',
         'not origin.partition("://")[2].startswith(headers["host"])',
         f"{ACCESS}::test_a_page_of_another_site_opens_no_web_socket",

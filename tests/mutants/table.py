@@ -237,7 +237,7 @@ OTHERS = (
     ),
     # Broken tests, and programs that are run once more.
     (
-        "harness/environments/python/programs.py",
+        "harness/environments/python/verdicts.py",
         "if report.broken is not None:",
         "if False:",
         f"{PROGRAMS}::test_broken_tests_give_no_score",
@@ -263,25 +263,25 @@ OTHERS = (
     ),
     # Reports and verdicts.
     (
-        "harness/environments/python/programs.py",
+        "harness/environments/python/verdicts.py",
         "report.ended is None and report.breach is None\n",
         "report.breach is None\n",
         f"{PROGRAMS}::test_a_report_of_an_ended_program_is_not_passed_despite_its_tests",
     ),
     (
-        "harness/environments/python/programs.py",
+        "harness/environments/python/verdicts.py",
         "report.ended is None and report.breach is None\n",
         "report.ended is None\n",
         f"{PROGRAMS}::test_a_program_that_breaks_the_protocol_after_its_tests_have_passed_is_not_passed",
     ),
     (
-        "harness/environments/python/programs.py",
+        "harness/environments/python/verdicts.py",
         "passed = report.results and all(report.results)",
         "passed = all(report.results)",
         f"{PROGRAMS}::test_a_report_without_results_is_not_passed",
     ),
     (
-        "harness/environments/python/programs.py",
+        "harness/environments/python/verdicts.py",
         "all(report.results)",
         "any(report.results)",
         f"{PROGRAMS}::test_one_failed_result_fails_the_program",
@@ -587,7 +587,7 @@ OTHERS = (
     ),
     (
         "harness/environments/os/machine_files.py",
-        "        if _below(path, LOADERS):\n            return False\n",
+        "        if below(path, LOADERS):\n            return False\n",
         "",
         f"{UNIT}/test_machine_files.py::test_files_that_code_is_loaded_from_are_not_copied_though_named",
     ),
@@ -607,7 +607,7 @@ OTHERS = (
         "harness/environments/os/scripts.py",
         'and not name.startswith("_")',
         "",
-        f"{UNIT}/test_comparisons.py::test_a_script_that_may_reach_further_is_no_comparison",
+        f"{UNIT}/test_python_check_judgements.py::test_a_script_that_may_reach_further_is_no_comparison",
     ),
     (
         "harness/host/retries.py",

@@ -13,12 +13,11 @@ from bare_engine import SLEEP, start_one
 from docker import APIClient
 from figure import Figure, Measurement, Reading
 from session import Session
-from unwritten import Unwritten
 
 from harness import Sandbox
 from harness.core.types import Task
 from harness.environments import environment_spec
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.db.environment import DatabaseSetup, make_table
 from harness.environments.os.environment import OsSetup
 from harness.sandbox.backends.base import SandboxSpec
@@ -129,7 +128,7 @@ def _opened(client: APIClient, name: str) -> AbstractAsyncContextManager[Any]:
         SandboxPool(DockerBackend(client)),
         SandboxSettings(_image(client, name), spec.limits),
         300.0,
-        Unwritten(),
+        NoTranscript(),
     )
     return spec.open_environment(task, context)
 

@@ -45,7 +45,7 @@ for _ in range(int(sys.argv[2])):
     times.append(1000 * (time.perf_counter() - started))
 print(json.dumps(times))
 """
-# The third argument is the key. The contents differ, as those of an agent do.
+# The third argument is the key. The contents differ, as an agent's contents do.
 ASKER = """
 import http.client, json, sys, time
 link = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))

@@ -8,10 +8,8 @@ import time
 from random import Random
 from typing import Any
 
-from unwritten import Unwritten
-
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.card.duel import BASELINES, CardGame, begin_duel
 from harness.environments.card.engine import FIELDED
 from harness.environments.card.environment import GUESS, choose_guess, choose_move, open_environment
@@ -44,7 +42,7 @@ async def _time_calls() -> list[float]:
     for number in range(CALLS):
         target = CardGame("baseline2", number % 2)
         context = EnvironmentContext(
-            nothing, SandboxSettings("none"), 1.0, Unwritten(), target=target, seed=number
+            nothing, SandboxSettings("none"), 1.0, NoTranscript(), target=target, seed=number
         )
         async with open_environment(Task(f"card/perf/{number}", "agentbench", "card", ""), context) as opened:
             while opened.submitted is None and len(seconds) < CALLS:

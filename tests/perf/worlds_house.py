@@ -21,11 +21,10 @@ import psutil
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from samples.households import GRAMMARS, KINDS, generate_game
-from unwritten import Unwritten
 
 from harness.core.inputs.files import hash_file
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.house.environment import open_environment, solve
 from harness.environments.house.game import read_game
 from harness.environments.house.play import HouseGame, Play
@@ -82,7 +81,7 @@ async def _play_games(targets: Sequence[HouseGame]) -> tuple[float, int, float]:
     """Return the seconds for all games, the bytes by which memory grew, and the median seconds of a call."""
     process, before, times = psutil.Process(), 0, []
     nothing: Any = None
-    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, Unwritten())
+    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, NoTranscript())
     begun = time.perf_counter()
     for number in range(GAMES):
         target = targets[number % len(targets)]

@@ -13,11 +13,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from samples.questions import write_questions
-from unwritten import Unwritten
 
 from harness import run
 from harness.benchmarks import Benchmark, load_benchmark
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.kg.environment import KnowledgeAnswer, open_environment
 from harness.environments.kg.graph import FUNCTIONS, parse_action
 from harness.sandbox.pool import SandboxSettings
@@ -50,7 +49,7 @@ async def time_calls(benchmark: Benchmark) -> list[float]:
         target = benchmark.references[task.id].target
         assert isinstance(target, KnowledgeAnswer)
         nothing: Any = None
-        context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, Unwritten(), target=target)
+        context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, NoTranscript(), target=target)
         async with open_environment(task, context) as environment:
             for text in target.actions:
                 action = parse_action(text)

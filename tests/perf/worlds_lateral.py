@@ -10,12 +10,10 @@ import tempfile
 import time
 from typing import Any
 
-from unwritten import Unwritten
-
 from harness.api import run
 from harness.benchmarks import load_benchmark
 from harness.environments import environment_spec
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.lateral.game import LateralPuzzle
 from harness.sandbox.pool import SandboxSettings
 
@@ -50,7 +48,7 @@ async def _time_calls() -> list[float]:
         if not isinstance(target, LateralPuzzle):
             continue
         settings = SandboxSettings("none")
-        context = EnvironmentContext(nothing, settings, 1.0, Unwritten(), target=target)
+        context = EnvironmentContext(nothing, settings, 1.0, NoTranscript(), target=target)
         async with open_environment(task, context) as environment:
             for number in range(ROUNDS):
                 question = f"Is it {number}? {target.story}"[:300]

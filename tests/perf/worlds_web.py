@@ -14,10 +14,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from samples.shop import generate_records
-from unwritten import Unwritten
 
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.environment import CLICK, SEARCH, open_environment, solve
 from harness.environments.web.grader import ShopGoal
@@ -52,7 +51,7 @@ def measure() -> list[tuple[str, float, str]]:
 
 def _context(target: ShopGoal) -> EnvironmentContext:
     nothing: Any = None
-    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, Unwritten())
+    context = EnvironmentContext(nothing, SandboxSettings("none"), 1.0, NoTranscript())
     return replace(context, target=target)
 
 

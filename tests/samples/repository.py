@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import difflib
+import functools
 import io
 import json
 import tarfile
@@ -220,6 +221,7 @@ def _pack(files: Mapping[str, str]) -> str:
     return base64.b64encode(bytes(content)).decode()
 
 
+@functools.cache
 def make_dockerfile() -> str:
     """Return the Dockerfile of the repository, whose git has the solutions on a later branch."""
     fixed = dict(FILES)

@@ -15,16 +15,7 @@ from random import Random
 from typing import Any
 
 from harness.environments.web.products import PublishedShop
-from samples.shop_words import (
-    ATTRIBUTES,
-    BRANDS,
-    KINDS,
-    LINES,
-    OPENERS,
-    OPTIONS,
-    PRAISE,
-    Kind,
-)
+from samples.shop_words import ATTRIBUTES, BRANDS, KINDS, LINES, OPENERS, OPTIONS, PRAISE, Kind
 
 # The products around one wanted product, with itself.
 _FAMILY = 3

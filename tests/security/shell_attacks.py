@@ -35,7 +35,6 @@ COMMANDS = {
     "c": ("c", C),
     "hash": ("python", HASH),
 }
-CHAINS = ("answer", *COMMANDS)
 
 PYTHON = "/usr/lib/python3.11"
 PACKAGES = "/usr/local/lib/python3.11/dist-packages"

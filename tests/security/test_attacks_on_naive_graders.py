@@ -40,7 +40,8 @@ from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.suite import list_attacks_on
 from harness.core.errors import SandboxError
 from harness.core.types import ProgramTests, Status, Submission
-from harness.environments.python.programs import BROKE_PROTOCOL, grade_program
+from harness.environments.python.programs import grade_program
+from harness.environments.python.verdicts import BROKE_PROTOCOL
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 

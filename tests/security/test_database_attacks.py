@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 from contexts import environment_context
 from docker import APIClient
 from effort import THOROUGH
@@ -17,7 +20,7 @@ from harness.audit.attack_kinds import AnswerAttack, SqlAttack
 from harness.audit.suite import list_attacks_on
 from harness.core.types import Status, Submission, Task, Verdict
 from harness.environments.base import EnvironmentContext
-from harness.environments.db.client import read_table
+from harness.environments.db.client import ask, read_table
 from harness.environments.db.environment import Database, DatabaseSetup, make_table, open_environment
 from harness.environments.db.grader import (
     NO_PLAIN_TABLE,
@@ -94,7 +97,10 @@ REPEATS = ("a folder", "nothing", "an empty file", "a text")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def context(client: APIClient) -> AsyncIterator[EnvironmentContext]:
     await asyncio.to_thread(build_images, client, ["db"], notify=print)
-    yield environment_context(client, "db")
+    # As in a run, attempts share a sandbox one after the other, as long as it is clean.
+    context = replace(environment_context(client, "db"), key="attacks")
+    async with context.pool:
+        yield context
 
 
 @contextlib.asynccontextmanager
@@ -118,7 +124,13 @@ async def force(environment: Database, program: str) -> None:
 
 
 @pytest.mark.parametrize("attack", ON_STATES, ids=[attack.name for attack in ON_STATES])
-async def test_no_attack_by_sql_passes_for_the_task(context: EnvironmentContext, attack: SqlAttack) -> None:
+async def test_no_attack_by_sql_passes_for_the_task(
+    context: EnvironmentContext, attack: SqlAttack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if attack.name == "endless expression":
+        # It burns a processor up to the limit of its call.
+        monkeypatch.setattr("harness.environments.db.client._GRACE_SECONDS", 0.5)
+        monkeypatch.setattr("harness.environments.db.environment.ask", partial(ask, seconds=0.5))
     async with opened(context) as environment:
         submission = await attack.hand_in(BENCHMARK, TASK, 0, environment)
         assert (await graded(environment, submission.text)).status is Status.FAILED
@@ -138,7 +150,8 @@ async def test_nothing_done_fails(context: EnvironmentContext) -> None:
 
 
 async def test_a_trigger_on_the_agents_copy_does_not_reach_the_reference(context: EnvironmentContext) -> None:
-    async with opened(context) as environment:
+    # Without a key, the reference runs in the agent's own sandbox.
+    async with opened(replace(context, key=None)) as environment:
         seen = await act(
             environment,
             f'{GOLD}; CREATE TRIGGER eat BEFORE UPDATE ON "the ""fish""" BEGIN SELECT RAISE(IGNORE); END',
@@ -224,7 +237,7 @@ async def test_no_statement_makes_a_file(context: EnvironmentContext) -> None:
             assert await read_table(environment.sandbox, TABLE.name) == TABLE, sql
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "PRAGMA writable_schema = ON",
@@ -261,8 +274,8 @@ async def shared_environment(context: EnvironmentContext) -> AsyncIterator[Datab
         yield environment
 
 
-@pytest.mark.parametrize("attack", ON_ANSWERS, ids=[attack.name for attack in ON_ANSWERS])
-@pytest.mark.parametrize("label", LABELS)
+@each_case("attack", ON_ANSWERS)
+@each_case("label", LABELS)
 async def test_no_answer_that_says_too_much_passes(attack: AnswerAttack, label: tuple[str, ...]) -> None:
     answer = attack.write_answer(TASK, 0)
     assert not (await grade_answer(DatabaseAnswer(label), Submission(answer, ""))).resolved

@@ -7,7 +7,7 @@ import shlex
 import pytest
 from contexts import environment_context
 from docker import APIClient
-from effort import one_in_two
+from effort import THOROUGH, one_in_two
 from security.forged_checks import FORGERIES
 
 from harness.core.types import Status, Submission, Task, Verdict
@@ -103,7 +103,7 @@ async def test_programs_that_deceive_their_check_are_compared_with_the_reference
 async def test_a_right_program_passes_whatever_its_check_believes(context: EnvironmentContext) -> None:
     wrong = [
         (check, verdict)
-        for check, body in one_in_two([*zip(CHECKS_OF_SQUARE, RIGHT_SQUARES, strict=True)], 0)
+        for check, body in [*zip(CHECKS_OF_SQUARE, RIGHT_SQUARES, strict=True)][0 if THOROUGH else 2 :]
         if (verdict := await squared(context, check, body)) != Verdict(Status.PASSED, 1.0)
     ]
     assert wrong == []

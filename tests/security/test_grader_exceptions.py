@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
+from case_checks import each_case
 
 from harness import Sandbox
 from harness.environments.python.client import TestReport, run_tests
@@ -61,7 +62,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("description", HOSTILE)
+@each_case("description", HOSTILE)
 async def test_a_hostile_exception_fails_its_own_test_alone(sandbox: Sandbox, description: str) -> None:
     slices = "slices = []\nfor _ in range(60): slices = [slice(slices, slices, slices)]\n"
     program = f"{TOOLS}{slices}def f(): answer({HOSTILE[description]})\n"
@@ -70,7 +71,7 @@ async def test_a_hostile_exception_fails_its_own_test_alone(sandbox: Sandbox, de
     assert report.breach is None
 
 
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit", "GeneratorExit", "BaseException"])
+@each_case("raised", ["KeyboardInterrupt", "SystemExit", "GeneratorExit", "BaseException"])
 async def test_an_exception_of_a_lent_function_arrives_only_through_the_program(
     sandbox: Sandbox, raised: str
 ) -> None:
@@ -106,7 +107,7 @@ async def test_a_test_that_expects_an_exception_behind_one_that_suppresses_it_fa
     assert "suppressed ValueError" in str(report.evidence)
 
 
-@pytest.mark.parametrize("raised", ["ValueError", "KeyboardInterrupt"])
+@each_case("raised", ["ValueError", "KeyboardInterrupt"])
 async def test_a_context_manager_sees_the_exception_that_leaves_it(sandbox: Sandbox, raised: str) -> None:
     program = CONTEXT_MANAGER.format(suppresses=None)
     report = await run(sandbox, program, f"{LEFT_BY.format(raised)}\nassert f(True) == [{raised}]")
@@ -121,7 +122,7 @@ async def test_no_test_gets_an_exception_that_it_expects_for_stop_iteration(sand
     assert report.results == (False,)
 
 
-@pytest.mark.parametrize("test", ["f().kept = 5", "del f().kept"], ids=["assignment", "deletion"])
+@each_case("test", ["f().kept = 5", "del f().kept"], ids=["assignment", "deletion"])
 async def test_only_an_object_that_refuses_a_change_passes_a_test_for_that(
     sandbox: Sandbox, test: str
 ) -> None:
@@ -142,16 +143,14 @@ def f(): return Own(1)
 GENERATOR = "import contextlib, unittest\nmade = contextlib.contextmanager(f)\n"
 
 
-@pytest.mark.parametrize(
-    "body", ["assert got == 2", "unittest.TestCase().assertEqual(got, 2)", "raise KeyError", "got[0]"]
-)
+@each_case("body", ["assert got == 2", "unittest.TestCase().assertEqual(got, 2)", "raise KeyError", "got[0]"])
 async def test_a_generator_as_a_context_manager_suppresses_no_failure(sandbox: Sandbox, body: str) -> None:
     program = "def f():\n    try: yield 1\n    except BaseException: pass\n"
     report = await run(sandbox, program, f"{GENERATOR}with made() as got: {body}")
     assert report.results == (False,)
 
 
-@pytest.mark.parametrize("handler", ["raise", "pass"])
+@each_case("handler", ["raise", "pass"])
 async def test_a_generator_as_a_context_manager_lets_an_exception_through_or_fails(
     sandbox: Sandbox, handler: str
 ) -> None:

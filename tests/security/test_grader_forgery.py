@@ -10,7 +10,8 @@ from case_checks import each_case
 
 from harness import Sandbox
 from harness.core.types import ProgramTests, Status, Submission, Verdict
-from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_program
+from harness.environments.python.programs import grade_program
+from harness.environments.python.verdicts import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 

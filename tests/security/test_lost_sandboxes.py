@@ -132,7 +132,7 @@ def stop(client: APIClient, container_id: str) -> None:
     client.stop(container_id, timeout=20)
 
 
-@pytest.mark.parametrize("end", [kill, remove, stop])
+@pytest.mark.parametrize("end", [kill, remove, pytest.param(stop, marks=pytest.mark.thorough)])
 async def test_an_attempt_whose_sandbox_is_ended_from_outside_is_retried(
     client: APIClient, tmp_path: Path, end: End
 ) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from case_checks import check_together
@@ -143,7 +142,9 @@ FORGERIES = (
         "total",
         _PLUGIN
         + make_diff(
-            "stock.egg-info/entry_points.txt", "[tools]\nstock = stock\n", "[pytest11]\nforge = stock.forge\n"
+            "stock.egg-info/entry_points.txt",
+            "[tools]\nstock = stock\n",
+            "[pytest11]\nstock.forge = stock.forge\n",
         ),
         True,
     ),
@@ -230,6 +231,15 @@ FORGERIES = (
         False,
     ),
 )
+# All of these load the same plugin, so one patch has them all, and one that is left in it would earn the
+# verdict. A thorough run has each in a patch of its own.
+TOGETHER = (
+    *("a conftest of nine lines", "settings that load a plugin", "a path file from the set-up"),
+    *(
+        "a file that the image has beside its commit",
+        "a conftest with a quoted name and line ends of Windows",
+    ),
+)
 # These repeat the way of another forgery, so they are made with HARNESS_TESTS=thorough only.
 REPEATS = {
     *("a conftest at the top", "a hook at the exit", "settings that come first", "sitecustomize"),
@@ -246,11 +256,21 @@ async def pool(backend: DockerBackend) -> AsyncIterator[SandboxPool]:
         yield pool
 
 
-@pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    return folder
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the calibrations of the tasks for all tests of this file, and for no other."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def list_forgeries() -> list[tuple[str, str, str, bool]]:
+    """Return the forgeries to try: by default those of TOGETHER as one, and no repeats."""
+    if THOROUGH:
+        return [*FORGERIES]
+    plugins = "".join(patch.removeprefix(_PLUGIN) for name, _, patch, _ in FORGERIES if name in TOGETHER)
+    others = [each for each in FORGERIES if each[0] not in {*TOGETHER, *REPEATS}]
+    return [(", ".join(TOGETHER), "total", _PLUGIN + plugins, True), *others]
 
 
 async def _try(pool: SandboxPool, client: APIClient, issue: str) -> Trial:
@@ -265,9 +285,7 @@ async def _try(pool: SandboxPool, client: APIClient, issue: str) -> Trial:
 
 
 @pytest.mark.timeout(900)
-async def test_no_forgery_is_resolved_by_the_strict_rule(
-    pool: SandboxPool, client: APIClient, cache: Path
-) -> None:
+async def test_no_forgery_is_resolved_by_the_strict_rule(pool: SandboxPool, client: APIClient) -> None:
     async def forge(forgery: tuple[str, str, str, bool]) -> None:
         _name, issue, patch, is_believed = forgery
         try:
@@ -279,14 +297,11 @@ async def test_no_forgery_is_resolved_by_the_strict_rule(
         assert verdict.metrics["resolved"] == is_believed, f"the forgery is blunt: {verdict}"
         assert (verdict.tampering is not None) == is_believed, verdict
 
-    tried = [each for each in FORGERIES if THOROUGH or each[0] not in REPEATS]
-    await check_together(tried, forge, at_once=3, describe=lambda forgery: forgery[0])
+    await check_together(list_forgeries(), forge, at_once=3, describe=lambda forgery: forgery[0])
 
 
 @pytest.mark.timeout(900)
-async def test_every_solution_is_resolved_by_both_rules(
-    pool: SandboxPool, client: APIClient, cache: Path
-) -> None:
+async def test_every_solution_is_resolved_by_both_rules(pool: SandboxPool, client: APIClient) -> None:
     async def solve(issue: str) -> None:
         trial = await _try(pool, client, issue)
         verdict = await judge_patch(

@@ -290,26 +290,33 @@ def test_calls_for_resources_of_the_machine_look_unimplemented(
     assert answers[1][name] == SHARED[name][-1]
 
 
-@each_case("sockets", ANSWERED)
-def test_only_counted_or_requested_sockets_reach_the_kernel(client: APIClient, sockets: Sockets) -> None:
+@pytest.fixture(scope="module")
+def errnos_of_sockets(client: APIClient) -> dict[Sockets, dict[str, int]]:
+    """Return for each choice of sockets the errno of each call for a socket, or for an option of one."""
     number = SOCKET[{"x86_64": 0, "aarch64": 1}[platform.machine()]]
     calls = {name: (number, SOCKETS[name]) for name in [*INTERNET, *UNCOUNTED]}
+    calls |= {name: (SETSOCKOPT[platform.machine()], [-1, *pair, 0, 4]) for name, pair in OPTIONS.items()}
     command = ["python3", "-I", "-S", "-c", PROBE, json.dumps(calls)]
-    errnos = json.loads(run(client, "default", command, sockets=sockets))
-    reached = [name for name in calls if errnos[name] not in (errno.EPERM, errno.EAFNOSUPPORT)]
+    return {sockets: json.loads(run(client, "default", command, sockets=sockets)) for sockets in ANSWERED}
+
+
+@each_case("sockets", ANSWERED)
+def test_only_counted_or_requested_sockets_reach_the_kernel(
+    errnos_of_sockets: dict[Sockets, dict[str, int]], sockets: Sockets
+) -> None:
+    errnos = errnos_of_sockets[sockets]
+    refusals = (errno.EPERM, errno.EAFNOSUPPORT)
+    reached = [name for name in [*INTERNET, *UNCOUNTED] if errnos[name] not in refusals]
     assert reached == ANSWERED[sockets]
 
 
 @each_case(("sockets", "refused"), [("relayed", BUFFERS), ("internet", []), ("local", [])])
 def test_only_programs_with_uncounted_buffers_cannot_enlarge_them(
-    client: APIClient, sockets: Sockets, refused: list[str]
+    errnos_of_sockets: dict[Sockets, dict[str, int]], sockets: Sockets, refused: list[str]
 ) -> None:
-    calls = {name: (SETSOCKOPT[platform.machine()], [-1, *pair, 0, 4]) for name, pair in OPTIONS.items()}
-    command = ["python3", "-I", "-S", "-c", PROBE, json.dumps(calls)]
-    errnos = json.loads(run(client, "default", command, sockets=sockets))
     # There is no descriptor -1, which only the kernel reports.
     expected = {name: errno.EPERM if name in refused else errno.EBADF for name in OPTIONS}
-    assert {name: errnos[name] for name in OPTIONS} == expected
+    assert {name: errnos_of_sockets[sockets][name] for name in OPTIONS} == expected
 
 
 def test_strict_allows_local_sockets_only() -> None:

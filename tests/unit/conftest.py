@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from effort import EXAMPLES, THOROUGH
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -15,6 +16,10 @@ def pytest_configure(config: pytest.Config) -> None:
     # examples each time, so that no change fails by chance. A thorough run tries others each time.
     settings.register_profile("effort", max_examples=EXAMPLES, deadline=None, derandomize=not THOROUGH)
     settings.load_profile("effort")
+    if not THOROUGH:
+        # Hypothesis draws constants from the source of all imported modules. Reading them takes each worker
+        # seconds, and the examples would depend on the modules that earlier tests have imported.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture(autouse=True)

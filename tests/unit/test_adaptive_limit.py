@@ -44,7 +44,7 @@ async def test_a_request_that_is_cancelled_in_the_queue_lets_the_next_one_in() -
 
 
 class Holders:
-    """Requests of several attempts, each of which holds its place until it is cancelled."""
+    """Requests of several attempts. Each holds its place until it is cancelled."""
 
     def __init__(self, places: int) -> None:
         self.limit = AdaptiveLimit(ConcurrencyBounds(start=places, least=1, most=places))

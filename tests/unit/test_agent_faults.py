@@ -16,11 +16,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 from contexts import ListTranscript, no_context
 
 from harness import StorageError
-from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.tools import Arguments, Tool
 from harness.core.types import AttemptRecord, Status, Submission, Task
@@ -40,7 +40,7 @@ from harness.runs.transcripts import TranscriptFile
 from harness.sandbox.failures import SandboxClosed
 from harness.sandbox.pool import SandboxPool
 
-BENCHMARK = load_benchmark("gsm8k", data="bundled", notify=print)
+BENCHMARK = load_bundled("gsm8k")
 ANSWER = BENCHMARK.references[BENCHMARK.tasks[0].id].solution
 Attempt = Callable[[AttemptContext], Coroutine[Any, Any, Any]]
 

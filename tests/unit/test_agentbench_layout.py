@@ -1,4 +1,4 @@
-"""AgentBench's files: every layout in which they may be given, and the rows and task ids that they give."""
+"""AgentBench's files: every layout that a user may give, and its rows and task ids."""
 
 from __future__ import annotations
 

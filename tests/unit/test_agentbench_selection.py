@@ -11,7 +11,6 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.agentbench.tasks import category_of
 from harness.benchmarks.benchmark import Benchmark
 from harness.benchmarks.data.source import BUNDLED
 from harness.benchmarks.loading import load_recipe
@@ -180,14 +179,6 @@ def test_a_split_of_a_category_can_be_selected(tmp_path: Path) -> None:
 def test_every_task_of_the_sample_has_a_split() -> None:
     splits = {task.labels.get("split") for task in load(SAMPLE).tasks}
     assert splits == {"dev", "sample", "std"}
-
-
-@each_case(
-    ("name", "category"),
-    [("knowledge_graph", "kg"), ("CG", "card"), ("aquawar", "card"), ("AF", "house"), ("m2w", "mind2web")],
-)
-def test_names_as_people_write_them(name: str, category: str) -> None:
-    assert category_of(name) == category
 
 
 def test_web_browsing_is_refused_with_the_reason() -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
+from contexts import no_context
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.benchmarks.benchmark import TaskResult
 from harness.core.errors import UsageError
-from harness.environments import grader_of
+from harness.core.types import Task
+from harness.environments import environment_spec, grader_of
 from harness.environments.db.environment import DatabaseSetup
 from harness.environments.db.grader import DatabaseAnswer, DatabaseState
 from harness.environments.os.environment import OsSetup
@@ -21,7 +24,7 @@ from harness.environments.text.short_answers import ExpectedText
 from harness.runs.filters import TaskFilters
 from harness.runs.plan import select_tasks
 
-SAMPLE = load_benchmark("agentbench", data="bundled")
+SAMPLE = load_bundled("agentbench")
 FLAT: list[dict[str, Any]] = [
     {"task_id": "f-os", "environment": "OS", "instruction": "say seven", "expected_output": "7"},
     {"task_id": "f-db", "environment": "db", "description": "say eight", "expected_output": "8"},
@@ -89,3 +92,12 @@ def test_an_unknown_category_lists_all_seven(flat: Benchmark) -> None:
 @each_case("names", [["os"], ["operating_system"], ["OS-Interaction"], ["Operating System", "os"]], ids=str)
 def test_a_category_is_selected_by_any_of_its_names(names: list[str]) -> None:
     assert {task.category for task in select_tasks(SAMPLE, TaskFilters(categories=names))} == {"os"}
+
+
+@each_case("name", ["card", "house", "kg", "lateral", "tau2", "web"])
+async def test_a_flat_task_has_no_world_and_submit_alone(name: str) -> None:
+    open_environment = environment_spec(name).open_environment
+    assert open_environment is not None
+    task = Task("flat", "agentbench", name, "say seven")
+    async with open_environment(task, no_context(target=ExpectedText("7"))) as environment:
+        assert list(environment.tools) == ["submit"]

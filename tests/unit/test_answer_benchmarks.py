@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 
 import harness.benchmarks.data
@@ -17,7 +18,7 @@ from harness.environments.maths.grader import MathsAnswer
 from harness.environments.text.short_answers import NumberAnswer, ShortAnswer
 
 NAMES = ("gsm8k", "math", "nq", "hotpotqa")
-BUNDLED = {name: load_benchmark(name, data="bundled") for name in NAMES}
+BUNDLED = {name: load_bundled(name) for name in NAMES}
 FILES = {
     "gsm8k": ("gsm8k/test.jsonl", 1319),
     "math": ("math/test_500.jsonl", 493),
@@ -156,14 +157,24 @@ def test_splits_are_the_published_ones() -> None:
         load_benchmark("hotpotqa", data="bundled", split="test")
 
 
-def test_options_choose_problems_of_a_level_and_a_type() -> None:
-    assert len(load_benchmark("math", data="bundled", type="algebra", level=3).tasks) == 1
-    assert {task.category for task in load_benchmark("math", data="bundled", type="Geometry").tasks} == {
-        "Geometry"
-    }
-    for wrong in ({"level": 6}, {"type": "Algebr"}, {"levels": 3}):
-        with pytest.raises(UsageError):
-            load_benchmark("math", data="bundled", **wrong)
+def test_problems_of_math_are_chosen_by_level_and_type() -> None:
+    every = {task.id: task for task in BUNDLED["math"].tasks}
+
+    def chosen(**options: Any) -> set[str]:
+        return {task.id for task in load_benchmark("math", data="bundled", **options).tasks}
+
+    def are(levels: set[str], kind: str | None = None) -> set[str]:
+        return {
+            name
+            for name, task in every.items()
+            if task.labels["level"] in levels and kind in (None, task.category)
+        }
+
+    assert chosen(level=2) == are({"Level 2"}) != set()
+    assert chosen(level=[2, 3], type="algebra") == are({"Level 2", "Level 3"}, "Algebra") != set()
+    for wrong in ({"level": 6}, {"level": "hard"}, {"type": "Arithmetic"}, {"levle": 2}):
+        with pytest.raises(UsageError, match="math: "):
+            chosen(**wrong)
 
 
 def test_table_of_dpr_is_the_same_questions(tmp_path: Path) -> None:

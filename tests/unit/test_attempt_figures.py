@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from attempt_records import make_record
 from case_checks import each_case
 
 from harness.core.types import AttemptRecord, Status
 from harness.reports.attempt_figures import MOST_BARS, MOST_POINTS, AttemptFigures
 
-RECORD = AttemptRecord("t", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 1.0, None)
+RECORD = make_record(duration_seconds=1.0)
 BEGAN = datetime(2026, 8, 1, 9, 30, tzinfo=UTC)
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 
-from harness.benchmarks import load_benchmark
 from harness.core.errors import DataError, SandboxError
 from harness.core.types import AttemptRecord, Status, Submission, Verdict
 from harness.environments import grading
 from harness.environments.spec import TextGrader
 from harness.host import retries
 from harness.reports.progress import NotesOnly
-from harness.runs import attempt, model_parts
+from harness.runs import attempt, attempt_parts, model_parts
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt import AttemptSettings
-from harness.runs.attempt_parts import AttemptPart, Try
+from harness.runs.attempt_parts import AttemptPart, Try, WorkingTime, limit_working_time
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.features import Features
@@ -34,7 +34,7 @@ from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore
 from harness.sandbox.pool import SandboxPool
 
-BENCHMARK = load_benchmark("mbpp", data="bundled", notify=print)
+BENCHMARK = load_bundled("mbpp")
 
 
 @dataclass
@@ -223,3 +223,41 @@ async def test_the_part_of_the_page_measures_the_time_of_the_agent(
     record = await attempted(store, asyncio.Event().wait, namespace["parts"], monkeypatch)
     assert record.status is Status.TIMEOUT
     assert record.metrics["acting_seconds"] >= 0.3
+
+
+async def run_out(seconds: float, *, paused_seconds: float = 0.0) -> WorkingTime:
+    """Return the limit of work that pauses for a time, and that only its limit ends."""
+    with contextlib.suppress(TimeoutError):
+        async with limit_working_time(seconds) as limit:
+            if paused_seconds:
+                with limit.pause():
+                    await asyncio.sleep(paused_seconds)
+            await asyncio.get_running_loop().create_future()
+    return limit
+
+
+async def test_the_limit_ends_the_block() -> None:
+    assert (await run_out(0.01)).is_over
+
+
+async def test_a_pause_does_not_count() -> None:
+    async with limit_working_time(0.1) as limit:
+        with limit.pause(), limit.pause():
+            await asyncio.sleep(0.3)
+    assert not limit.is_over
+
+
+async def test_the_rest_of_the_time_runs_on_after_a_pause() -> None:
+    assert (await run_out(0.05, paused_seconds=0.1)).is_over
+
+
+async def test_pauses_have_a_bound_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt_parts, "MOST_PAUSE_SECONDS", 0.05)
+    assert (await run_out(0.01, paused_seconds=3600.0)).is_over
+
+
+async def test_a_pause_after_the_end_changes_nothing() -> None:
+    async with limit_working_time(0.1) as limit:
+        pass
+    with limit.pause():
+        assert not limit.is_over

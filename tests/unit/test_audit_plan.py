@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 
 from harness.audit.run import LIMITS, AuditPlan, plan_audit, sample_every_kind
-from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.environments import environment_spec
 from harness.runs.config import RunConfig
 from harness.runs.plan import select_tasks
 
-AGENTBENCH = load_benchmark("agentbench", data="bundled")
-MBPP = load_benchmark("mbpp", data="bundled")
+AGENTBENCH = load_bundled("agentbench")
+MBPP = load_bundled("mbpp")
 
 
 def planned(benchmark: str, attacked: int) -> AuditPlan:
@@ -54,21 +54,21 @@ def test_the_sample_of_tasks_of_one_kind_is_that_of_a_run() -> None:
 
 def test_programs_are_attacked_under_tight_limits_and_controlled_under_the_usual_ones() -> None:
     plan, spec = planned("mbpp", 1), environment_spec("python")
-    assert plan.attack_run.selection.limits(spec).wall_seconds == LIMITS.wall_seconds
-    assert plan.control_run.selection.limits(spec) == spec.limits
+    assert plan.attack_run.limits(spec).wall_seconds == LIMITS.wall_seconds
+    assert plan.control_run.limits(spec) == spec.limits
 
 
 @each_case("name", ["os", "db"])
 def test_agents_that_act_have_the_limits_of_their_environment(name: str) -> None:
     spec = environment_spec(name)
-    assert planned("agentbench", 2).attack_run.selection.limits(spec) == spec.limits
+    assert planned("agentbench", 2).attack_run.limits(spec) == spec.limits
 
 
 def test_an_audit_of_one_category_has_tasks_of_this_category_alone() -> None:
     config = RunConfig(benchmark="agentbench", data="bundled", filter_category=["digital_card_game"])
     plan = plan_audit(config, 5, notify=pytest.fail)
     for run in (plan.control_run, plan.attack_run):
-        assert {attempt.task.category for attempt in run.selection.plan} == {"card"}
+        assert {attempt.task.category for attempt in run.plan} == {"card"}
 
 
 def test_an_audit_refuses_a_model_as_the_judge() -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_attempt
 from case_checks import each_case
 
 from harness.audit.attack import Attack, Kind
 from harness.audit.attack_kinds import ProgramAttack
 from harness.audit.report import print_audit, write_audit
-from harness.audit.results import Audit, AuditedAttempt, count_statuses
+from harness.audit.results import Audit, AuditedAttempt
 from harness.audit.suite import CONSTANT, NULL, ORACLE, Step
-from harness.core.types import AttemptRecord, DataSource, Status
+from harness.core.types import DataSource, Status
 from harness.runs.run_files import StorageError
 
 P, F, T, I = Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR  # noqa: E741
@@ -27,21 +28,8 @@ HOSTILE = "\x1b[2J\x1b]0;owned\x07[bold red]x[/] :skull: \u202e\ud800"
 
 
 def attempt(step: Step, status: Status, *, task: str = "t/1", **facts: Any) -> AuditedAttempt:
-    record = AttemptRecord(
-        task_id=task,
-        attempt=0,
-        sample_line=1,
-        category=None,
-        resolved=status is P,
-        status=status,
-        score=float(status is P) if status.has_score else None,
-        metrics={},
-        agent_output="",
-        expected_output="",
-        duration_seconds=0.5,
-        error=None if status is P else f"ended as {status}",
-    )
-    return AuditedAttempt(step, replace(record, **facts))
+    error = None if status is P else f"ended as {status}"
+    return AuditedAttempt(step, make_attempt(status, **{"task_id": task, "error": error, **facts}))
 
 
 def attack(status: Status, attack_: Attack = LEAVER, sample: int = 0, **facts: Any) -> AuditedAttempt:
@@ -108,10 +96,6 @@ def test_a_reference_that_does_not_pass_has_failed(status: Status) -> None:
     assert not found.sound
 
 
-def test_a_reference_that_fails_after_attacks_has_failed() -> None:
-    assert not audit(*SOUND, attempt(ORACLE_AFTER, F)).sound
-
-
 def test_a_reference_too_slow_for_the_limits_of_attacks_does_not_count() -> None:
     assert audit(*SOUND, attempt(ORACLE_AFTER, T)).sound
 
@@ -140,20 +124,6 @@ def test_manners_of_checks_and_quarantined_and_weak_tasks_are_listed() -> None:
     assert any(line[:2] == ["t/4", "its"] for line in lines)
     assert any(line[:3] == ["t/5", "line", "1:"] for line in lines)
     assert found.sound, "a quarantined task is not a fault of the grader"
-
-
-def test_an_audit_that_leaves_a_container_is_not_sound() -> None:
-    assert not audit(*SOUND, left=1).sound
-
-
-def test_controls_before_and_after_attacks_are_distinguished() -> None:
-    found = audit(*SOUND)
-    assert found.controls(ORACLE) == [ORACLE_PASSED]
-    assert [attempt.step for attempt in found.controls(ORACLE, after_attacks=True)] == [ORACLE_AFTER]
-
-
-def test_statuses_are_counted_in_their_own_order() -> None:
-    assert list(count_statuses([attack(T), attack(F), attack(T)]).items()) == [(F, 1), (T, 2)]
 
 
 def test_signs_of_tampering_are_counted_over_attacks_alone() -> None:
@@ -259,33 +229,38 @@ audit folder: runs/audit-1
     )
 
 
-def test_a_forged_pass_is_named_with_its_task_and_the_attack() -> None:
-    text = shown(audit(*SOUND, attack(P, LIAR, 1, task="t/9")))
-    assert "liar    t/9   1       passed" in text
-    assert "liar: Lies twice; beats the gullible." in text
-    assert "1 attempt forged" in text
-
-
-def test_a_failed_reference_is_named_with_the_attacks_before_it() -> None:
-    text = shown(audit(*SOUND, attempt(ORACLE_AFTER, F)))
-    assert "oracle after leaving early  t/1   0       failed  ended as failed" in text
-    assert "1 attempt of a reference failed" in text
-
-
-def test_an_attempt_without_a_verdict_is_named() -> None:
-    text = shown(audit(*SOUND, attack(I)))
-    assert "NO VERDICT" in text
-    assert "1 attempt without a verdict" in text
-
-
-def test_a_container_that_is_left_is_named_with_the_command_that_removes_it() -> None:
-    text = shown(audit(*SOUND, left=1))
-    assert "left behind   1 container\n" in text
-    assert "1 container left: harness gc removes them" in text
-
-
-def test_an_audit_that_is_not_sound_is_not_called_sound() -> None:
-    assert "no forged pass" not in shown(audit(*SOUND, attack(P)))
+@each_case(
+    ("found", "texts"),
+    [
+        (
+            audit(*SOUND, attack(P, LIAR, 1, task="t/9")),
+            [
+                "liar    t/9   1       passed",
+                "liar: Lies twice; beats the gullible.",
+                "1 attempt forged",
+            ],
+        ),
+        (
+            audit(*SOUND, attempt(ORACLE_AFTER, F)),
+            [
+                "oracle after leaving early  t/1   0       failed  ended as failed",
+                "1 attempt of a reference failed",
+            ],
+        ),
+        (audit(*SOUND, attack(I)), ["NO VERDICT", "1 attempt without a verdict"]),
+        (
+            audit(*SOUND, left=1),
+            ["left behind   1 container\n", "1 container left: harness gc removes them"],
+        ),
+    ],
+    ids=["forged", "failed reference", "no verdict", "container"],
+)
+def test_each_fault_is_named_with_its_cause_and_the_audit_is_not_called_sound(
+    found: Audit, texts: list[str]
+) -> None:
+    text = shown(found)
+    assert [each for each in texts if each not in text] == []
+    assert "no forged pass" not in text
 
 
 def test_hostile_text_stays_text() -> None:

@@ -26,7 +26,3 @@ def test_a_spec_travels_as_plain_data() -> None:
 def test_docker_has_every_method_of_the_protocol_as_it_is_declared() -> None:
     docker = methods(DockerBackend)
     assert {name: docker.get(name) for name in methods(Backend)} == methods(Backend)
-
-
-def test_the_protocol_has_at_most_six_methods() -> None:
-    assert len(methods(Backend)) <= 6

@@ -13,18 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_manifest
 from case_checks import each_case
 from effort import one_in_four, one_in_two, text_of_length
 
 from harness.audit.run import plan_resumed_audit
 from harness.benchmarks import load_benchmark
-from harness.benchmarks.data.cache import list_cached_files, read_cached_rows
-from harness.benchmarks.data.download import read_note
+from harness.benchmarks.data.download import list_cached_files, read_note
+from harness.benchmarks.data.hub import read_cached_rows
 from harness.benchmarks.data.tree import read_tree
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import AttemptRecord, Status
+from harness.reports.html import rewrite_report
 from harness.reports.remarks import list_model_remarks
-from harness.reports.run_folder import read_attempts, read_run, rewrite_report
+from harness.reports.run_folder import read_attempts, read_run
 from harness.reports.table import print_record_details, print_summary
 from harness.reports.transcript_entries import print_transcript
 from harness.runs.config import load_config
@@ -179,17 +181,11 @@ RECORD = AttemptRecord(
 )
 CATEGORY = {"total": 2, "resolved": 1, "rate": 0.5}
 DOCUMENTS: dict[str, dict[str, Any]] = {
-    MANIFEST: {
-        "schema_version": 1,
-        "run_id": "r",
-        "benchmark": "b",
-        "agent": "oracle",
-        "source": "path",
-        "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-        "images": {"python": "sha256:0"},
-        "config": {"benchmark": "b", "limits": {"memory_mb": 256}},
-        "tool_mode": "text",
-    },
+    MANIFEST: make_manifest(
+        images={"python": "sha256:0"},
+        config={"benchmark": "b", "limits": {"memory_mb": 256}},
+        tool_mode="text",
+    ),
     SUMMARY: {
         "source": "path",
         "duration_seconds": 1.5,

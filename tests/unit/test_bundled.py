@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.benchmarks.data.hub import HubDataset
+from harness.benchmarks.data.download import DownloadObserver
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.data.source import SplitFiles, load_rows
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 
 HUMANEVAL_FIELDS = ["task_id", "prompt", "entry_point", "canonical_solution", "test"]
 MBPP_FIELDS = ["source_file", "task_id", "prompt", "code", "test_imports", "test_list"]
@@ -47,7 +48,9 @@ for program in json.load(sys.stdin):
 def bundled(benchmark: str, file: str) -> list[Row]:
     nowhere = HubDataset("nobody/nothing", None, "test")
     files = SplitFiles(benchmark, "test", "test")
-    return load_rows(files, data="bundled", hub=nowhere, bundled=file, notify=pytest.fail)[0]
+    return load_rows(
+        files, data="bundled", hub=nowhere, bundled=file, observer=DownloadObserver(pytest.fail)
+    )[0]
 
 
 HUMANEVAL = bundled("humaneval", "humaneval.jsonl")

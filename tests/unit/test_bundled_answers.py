@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import csv
 import functools
 import itertools
 import json
@@ -124,13 +122,6 @@ class TestNq:
             for answer in ["", "the", "?"]:
                 assert not exact_match(answer, golds)
                 assert not has_answer(answer, golds)
-
-    def test_table_of_dpr_holds_the_same_questions_and_answers(self) -> None:
-        with (BUNDLED / "nq.csv").open(encoding="utf-8", newline="") as file:
-            table = [
-                (question, ast.literal_eval(golds)) for question, golds in csv.reader(file, delimiter="\t")
-            ]
-        assert table == [(row.text("question"), row.texts("answer")) for row in rows("nq-open.jsonl")]
 
 
 class TestHotpotqa:

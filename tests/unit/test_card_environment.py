@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from contexts import no_context
 from harness.api import run
 from harness.core.tools import TurnLimitReached
 from harness.core.types import PlainData, Status, Submission, Task, Verdict
-from harness.environments import environment_spec, grader_of
 from harness.environments.base import HostEnvironment
 from harness.environments.card.duel import ALL_HEALTH, CardGame, Duel, begin_duel
 from harness.environments.card.engine import FIELDED
@@ -31,7 +29,6 @@ from harness.environments.card.environment import (
     open_environment,
     solve,
 )
-from harness.environments.text.short_answers import ExpectedText
 from harness.runs.agents import AttemptContext
 
 FIRST, SECOND = CardGame("baseline1", 0), CardGame("baseline2", 1)
@@ -44,8 +41,7 @@ ILLEGAL = {"fish": "flame", "action": "active", "target": 1}
 async def opened(
     target: PlainData = FIRST, *, seed: int = 0, turns: int | None = TURNS
 ) -> AsyncIterator[HostEnvironment[Any]]:
-    context = replace(no_context(turns=turns), target=target, seed=seed)
-    async with open_environment(TASK, context) as environment:
+    async with open_environment(TASK, no_context(turns=turns, target=target, seed=seed)) as environment:
         yield environment
 
 
@@ -255,16 +251,6 @@ def test_shuffling_draws_the_order_of_both_sides() -> None:
     assert orders(False) == {FIELDED}
     assert len(orders(True)) > 15
     assert {tuple(sorted(order)) for order in orders(True)} == {tuple(sorted(FIELDED))}
-
-
-async def test_a_task_with_another_target_has_no_game() -> None:
-    async with opened(ExpectedText("won")) as environment:
-        assert list(environment.tools) == ["submit"]
-
-
-def test_the_grader_is_found_by_the_target() -> None:
-    assert grader_of(FIRST) in environment_spec("card").graders
-    assert environment_spec("card").is_on_host
 
 
 def test_the_score_is_seven_tenths_for_wins_and_at_most_three_for_damage() -> None:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from case_checks import each_case
+from effort import THOROUGH
 
 from harness.environments.card.duel import BASELINES, Baseline
 from harness.environments.card.engine import FIELDED, KINDS, Game, Kind, Move
@@ -71,17 +72,15 @@ def win_rate(player: Baseline, opponent: str, side: int, games: int, *, shuffled
 
 @each_case(("opponent", "side"), PAIRINGS)
 def test_the_oracle_wins_every_game(opponent: str, side: int) -> None:
-    assert win_rate(ORACLE, opponent, side, 20) == 1.0
-    assert win_rate(ORACLE, opponent, side, 10, shuffled=True) == 1.0
+    games = 20 if THOROUGH else 8
+    assert win_rate(ORACLE, opponent, side, games) == 1.0
+    assert win_rate(ORACLE, opponent, side, games, shuffled=True) == 1.0
 
 
-@each_case(("opponent", "side"), PAIRINGS)
-def test_random_attacks_win_too_few_games(opponent: str, side: int) -> None:
-    assert win_rate(RANDOM, opponent, side, 100) < 0.75 + 0.1  # the noise of 100 games
-
-
-def test_random_attacks_win_fewer_than_three_quarters_of_all_games() -> None:
-    assert sum(win_rate(RANDOM, opponent, side, 100) for opponent, side in PAIRINGS) / 4 < 0.6
+def test_random_attacks_win_too_few_games() -> None:
+    rates = [win_rate(RANDOM, opponent, side, 100) for opponent, side in PAIRINGS]
+    assert sum(rates) / 4 < 0.6
+    assert max(rates) < 0.75 + 0.1  # the noise of 100 games
 
 
 def test_the_second_baseline_is_the_better_player() -> None:
@@ -89,10 +88,6 @@ def test_the_second_baseline_is_the_better_player() -> None:
     assert 0.85 < win_rate(better, "baseline1", 0, 150) < 0.99
     assert 0.7 < win_rate(better, "baseline1", 1, 150) < 0.95
     assert win_rate(BASELINES["baseline1"], "baseline2", 0, 100) < 0.35
-
-
-def test_moving_first_is_an_advantage_between_equal_players() -> None:
-    assert win_rate(BASELINES["baseline2"], "baseline2", 0, 150) > 0.5
 
 
 def test_the_second_baseline_gains_by_guesses_among_the_fielded_kinds() -> None:

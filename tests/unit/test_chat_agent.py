@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from contexts import ListTranscript, no_context
 from model_server import Asked, ModelServer, RawReply, completion, error
 
-from harness.benchmarks import load_benchmark
 from harness.core.tools import Arguments, Tool, TurnLimitReached
 from harness.core.types import Submission
 from harness.environments.base import SandboxEnvironment
@@ -23,7 +23,7 @@ from harness.models.endpoint import Endpoint
 from harness.runs.agents import AgentError, AttemptContext, settings_for
 from harness.runs.agents.chat.agent import Chat
 
-BENCHMARK = load_benchmark("gsm8k", data="bundled", notify=print)
+BENCHMARK = load_bundled("gsm8k")
 TASK = BENCHMARK.tasks[0]
 
 
@@ -152,12 +152,6 @@ async def test_three_bad_replies_in_a_row_end_the_attempt(
     with pytest.raises(AgentError, match=f"3 replies in a row .*: {name or 'refused call'}"):
         await act(server, in_turn(reply))
     assert len(server.asked) == 3
-
-
-async def test_malformed_arguments_are_sent_back_repaired(server: ModelServer) -> None:
-    acted = await act(server, in_turn(BAD["malformed arguments"][1], DONE))
-    (sent,) = acted.asked[1].messages[1]["tool_calls"]
-    assert json.loads(sent["function"]["arguments"]) == {}
 
 
 async def test_the_turns_of_the_environment_bound_the_calls(server: ModelServer) -> None:

@@ -266,16 +266,10 @@ for a in 1 2 3; do [ "$(sq $a)" = "$((a*a))" ] || exit 1; done
 """
 
 
-def kinds(checks: list[str], language: Language = "bash") -> dict[str, str]:
-    """Return the kind of each check, with the reason."""
-    judgements = {check: judge_check(Script(language, check)) for check in checks}
-    return {check: f"{judgement.kind}: {judgement.reason}" for check, judgement in judgements.items()}
-
-
 def offenders(checks: list[str], kind: str, language: Language = "bash") -> dict[str, str]:
-    return {
-        check: found for check, found in kinds(checks, language).items() if not found.startswith(f"{kind}:")
-    }
+    """Return the checks that are of another kind, with the reason."""
+    judgements = {check: judge_check(Script(language, check)) for check in checks}
+    return {check: str(found) for check, found in judgements.items() if found.kind != kind}
 
 
 def lines(table: str) -> list[str]:

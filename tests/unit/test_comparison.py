@@ -17,6 +17,7 @@ from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
 from harness.reports.run_folder import read_run
 from harness.runs.comparison import ChangedTask, Comparison, compare_runs
+from harness.runs.manifest import read_model_name
 from harness.runs.records import to_json
 from harness.runs.store import RunStore, read_manifest
 from harness.runs.trust import describe_resume
@@ -34,6 +35,7 @@ MANIFEST: dict[str, Any] = {
 CONFIG = {"benchmark": "mbpp", "model": "qwen", "n_samples": 1, "sample_size": None}
 # One letter for each attempt.
 STATUSES = {"p": Status.PASSED, "f": Status.FAILED, "t": Status.TIMEOUT, "i": Status.INFRA_ERROR}
+LOCAL = {"local": {"model": "qwen2.5-coder", "base_url": "http://localhost/v1"}}
 
 
 def record(task_id: str, number: int, letter: str, **metrics: Any) -> AttemptRecord:
@@ -427,3 +429,18 @@ def test_changed_tasks_stand_in_the_order_of_their_numbers(tmp_path: Path) -> No
     after = write_run(tmp_path / "after", [record(task_id, 0, "f") for task_id in reversed(ids)])
     lost = [task.task_id for task in compare_runs([before], [after]).lost]
     assert lost == ["w/11", "x/9", "x/10", ids[-1], "x/2b"]
+
+
+@each_case(
+    ("config", "name"),
+    [
+        ({"model": "gpt-5-mini", "endpoints": {}}, "gpt-5-mini"),
+        ({"model": "local", "endpoints": LOCAL}, "qwen2.5-coder"),
+        ({"model": "other", "endpoints": LOCAL}, "other"),
+        ({"model": None, "endpoints": LOCAL}, None),
+        ({}, None),
+        ({"model": ["local"], "endpoints": 3}, None),
+    ],
+)
+def test_an_endpoint_is_replaced_by_its_model(config: dict[str, Any], name: str | None) -> None:
+    assert read_model_name(config) == name

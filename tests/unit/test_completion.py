@@ -7,19 +7,13 @@ import pytest
 from harness.core.shield import complete
 
 
-async def test_the_result_of_the_work_is_returned() -> None:
-    async def work() -> int:
-        return 7
+async def test_the_result_or_the_error_of_the_work_is_that_of_the_call() -> None:
+    async def divide(number: int) -> float:
+        return 14 / number
 
-    assert await complete(work()) == 7
-
-
-async def test_an_error_of_the_work_is_raised() -> None:
-    async def work() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await complete(work())
+    assert await complete(divide(2)) == 7
+    with pytest.raises(ZeroDivisionError):
+        await complete(divide(0))
 
 
 async def test_work_ends_before_a_cancellation_is_raised() -> None:

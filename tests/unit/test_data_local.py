@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks.data.local import file_suffix, read_rows
+from harness.benchmarks.data.local import read_rows
 from harness.core.errors import DataError
 
 ROWS = [{"id": 1, "text": "naïve 🦊 \u2028 end"}, {"id": 2, "text": "\x0b\x0c\x85"}]
@@ -188,10 +188,3 @@ def test_unreadable_file(tmp_path: Path) -> None:
     path = write(tmp_path, "d.jsonl", LINES)
     path.chmod(0)
     assert "cannot be read: Permission denied" in str(failure(path))
-
-
-def test_suffixes() -> None:
-    assert file_suffix(Path("a.b.JSON")) == ".json"
-    assert file_suffix(Path("a.jsonl.gz")) == ".jsonl.gz"
-    assert file_suffix(Path("a.gz")) is None
-    assert file_suffix(Path("jsonl")) is None

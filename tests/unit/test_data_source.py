@@ -13,24 +13,19 @@ import pytest
 from case_checks import each_case
 
 from harness.benchmarks import definitions, load_benchmark
-from harness.benchmarks.data.cache import read_cached_rows, write_cached_rows
-from harness.benchmarks.data.hub import HubDataset, HubUnreachableError, default_cache_dir, load_hub_rows
+from harness.benchmarks.data.download import DownloadObserver, HubUnreachableError
+from harness.benchmarks.data.hub import default_cache_dir, load_hub_rows, read_cached_rows, write_cached_rows
 from harness.benchmarks.data.rows import Row
-from harness.benchmarks.data.source import SplitFiles, load_rows
+from harness.benchmarks.data.source import load_rows
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import DataSource
 
+pytestmark = pytest.mark.usefixtures("no_hub")
 HUB = HubDataset("owner/name", "config", "test+train")
 ROWS: list[dict[str, Any]] = [{"id": 1, "text": "é\u2028"}, {"id": 2, "text": None}]
+SILENT = DownloadObserver(pytest.fail)
 ORIGIN = {"repo": HUB.repo, "config": HUB.config, "split": HUB.split}
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE", "HARNESS_DATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def kept_file(cache: Path) -> Path:
@@ -42,7 +37,8 @@ def load(
 ) -> tuple[list[Row], DataSource]:
     notify = pytest.fail if notes is None else notes.append
     files = SplitFiles(benchmark, "test", "test")
-    return load_rows(files, data=data, hub=HUB, bundled="mbpp.json", notify=notify, cache_dir=cache)
+    observer = DownloadObserver(notify)
+    return load_rows(files, data=data, hub=HUB, bundled="mbpp.json", observer=observer, cache_dir=cache)
 
 
 def jsonl(path: Path) -> Path:
@@ -104,9 +100,8 @@ def test_bundled_by_name_is_quiet(tmp_path: Path) -> None:
 
 
 def test_without_a_hub_the_sample_runs_with_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        sys.modules, "datasets", None
-    )  # An import of `datasets`, which costs seconds, would fail.
+    # An import of `datasets`, which costs seconds, would fail.
+    monkeypatch.setitem(sys.modules, "datasets", None)
     notes: list[str] = []
     rows, source = load(None, tmp_path, notes)
     assert source == load("bundled", tmp_path)[1]
@@ -117,10 +112,13 @@ def test_without_a_hub_the_sample_runs_with_a_notice(tmp_path: Path, monkeypatch
     ]
 
 
-def test_hub_alone_never_falls_back(tmp_path: Path) -> None:
-    with pytest.raises(HubUnreachableError) as caught:
+def test_hub_alone_never_falls_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(HubUnreachableError, match="Connection refused") as caught:
         load("hub", tmp_path)
     assert "--data PATH" in (caught.value.hint or "")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(HubUnreachableError, match="HF_HUB_OFFLINE is set"):
+        load("hub", tmp_path)
 
 
 @each_case("data", ["hub", None])
@@ -144,23 +142,24 @@ def test_a_copy_of_another_dataset_is_not_used(tmp_path: Path) -> None:
 def test_refresh_asks_the_hub_despite_a_copy(tmp_path: Path) -> None:
     write_cached_rows(kept_file(tmp_path), ROWS, ORIGIN)
     with pytest.raises(HubUnreachableError):
-        load_hub_rows(HUB, cache_dir=tmp_path, notify=pytest.fail, refresh=True)
+        load_hub_rows(HUB, observer=SILENT, cache_dir=tmp_path, refresh=True)
     assert read_cached_rows(kept_file(tmp_path), ORIGIN) is not None
 
 
 def test_copies_are_stored_in_the_configured_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HARNESS_DATA")
     assert default_cache_dir() == tmp_path / ".harness" / "data"
     monkeypatch.setenv("HARNESS_DATA", "~/elsewhere")
     assert default_cache_dir() == tmp_path / "elsewhere"
     write_cached_rows(kept_file(tmp_path / "elsewhere"), ROWS, ORIGIN, revision="abc")
-    assert len(load_hub_rows(HUB, notify=pytest.fail)[0]) == 2
+    assert len(load_hub_rows(HUB, observer=SILENT)[0]) == 2
 
 
 @each_case("split", ["../../../etc", "train[:10%]", "a/b", "..", "x\0y"])
 def test_no_name_leaves_the_cache_folder(tmp_path: Path, split: str) -> None:
     with pytest.raises(HubUnreachableError):
-        load_hub_rows(HubDataset("o/n", None, split), cache_dir=tmp_path, notify=pytest.fail)
+        load_hub_rows(HubDataset("o/n", None, split), observer=SILENT, cache_dir=tmp_path)
 
 
 @each_case(

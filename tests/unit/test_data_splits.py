@@ -15,11 +15,12 @@ from case_checks import each_case
 from effort import THOROUGH
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
-from harness.benchmarks.data.cache import write_cached_rows
-from harness.benchmarks.data.hub import HubDataset
-from harness.benchmarks.data.source import BUNDLED, SplitFiles
+from harness.benchmarks.data.hub import write_cached_rows
+from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import HubDataset, SplitFiles
 from harness.core.errors import DataError, UsageError
 
+pytestmark = pytest.mark.usefixtures("no_hub")
 WORDS = {"train": "train", "dev": "dev", "validation": "dev", "val": "dev", "test": "test"}
 NQ = SplitFiles("nq", "test", "test", ("train", "dev"), ("nq-test.qa.csv", "NQ-open.dev.jsonl"))
 HOTPOTQA = SplitFiles("hotpotqa", "dev", "dev", ("train",), missing={"test": "its answers are not public"})
@@ -27,14 +28,6 @@ MBPP = SplitFiles(
     "mbpp", "all", "all", ("test", "train"), ("sanitized-mbpp.json",), by_row=frozenset({"test", "train"})
 )
 GSM8K_ROW = {"question": "How many?", "answer": "Two. #### 2"}
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("HARNESS_MIRROR", "http://127.0.0.1:1")
-    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def write(path: Path, *rows: dict[str, Any]) -> Path:
@@ -167,6 +160,14 @@ def test_the_folder_of_one_dataset_in_the_cache_has_its_splits(tmp_path: Path) -
     loaded = load_benchmark("gsm8k", data=str(folder))
     assert [each["question"] for each in loaded.get_test_data()] == ["test"]
     assert [each["question"] for each in loaded.get_train_data()] == ["train", "train"]
+
+
+def test_a_folder_of_dprs_files_has_every_split(tmp_path: Path) -> None:
+    for split, count in (("train", 5), ("dev", 4), ("test", 3)):
+        (tmp_path / f"nq-{split}.qa.csv").write_text("who\t['a']\n" * count)
+    benchmark = load_benchmark("nq", data=str(tmp_path))
+    found = (benchmark.get_train_data(), benchmark.get_dev_data(), benchmark.get_test_data())
+    assert [len(examples) for examples in found] == [5, 4, 3]
 
 
 def test_files_that_an_own_benchmark_names_need_no_word(tmp_path: Path) -> None:

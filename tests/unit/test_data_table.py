@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks.data.local import Table, file_suffix, read_file
+from harness.benchmarks.data.local import Table, read_file
+from harness.benchmarks.data.rows import file_suffix
 from harness.core.errors import DataError
 
 DPR = Table(columns=("question", "answer"), delimiter="\t", literals=("answer",))
@@ -118,6 +119,8 @@ def test_endings_are_known() -> None:
         "b.tsv.gz": ".tsv.gz",
         "c.parquet": ".parquet",
         "d.txt": None,
+        "a.gz": None,
+        "jsonl": None,
     }
     assert {name: file_suffix(Path(name)) for name in known} == known
 

@@ -1,14 +1,17 @@
-"""The state of a table is graded by its rows."""
+"""The state of a table: its verdict by its rows, AgentBench's hash of it, and the trial of references."""
 
 from __future__ import annotations
+
+import hashlib
 
 import pytest
 from case_checks import each_case
 
 from harness.core.types import Verdict
-from harness.environments.db.client import Table
+from harness.environments.db.category import why_unsound
+from harness.environments.db.client import Table, TableUnreadable
 from harness.environments.db.environment import distinct_names, make_table
-from harness.environments.db.grader import DatabaseState, grade_table, table_hash
+from harness.environments.db.grader import DatabaseState, grade_table, is_hash_of, table_hash
 
 BEFORE = make_table("t", ["a", "b"], [["1", "x"], ["2", "y"]])
 WANTED = make_table("t", ["a", "b"], [["1", "x"], ["2", "z"]])
@@ -107,3 +110,54 @@ def test_a_table_that_no_database_can_hold_is_refused(
 
 def test_cells_become_texts_and_nulls() -> None:
     assert make_table("t", ["a", "b", "c"], [[7, None, 7.5]]).rows == (("7", None, "7.5"),)
+
+
+ROWS = (("1", "a"), ("2", None), (None, "é"), ("3", ""))
+
+
+def md5(text: str) -> str:
+    return hashlib.md5(text.encode()).hexdigest()
+
+
+def test_the_hash_follows_the_recipe() -> None:
+    digits = sorted(md5(text)[:5] for text in ("1,a", "2", "é", "3,"))
+    assert table_hash(ROWS) == md5(",".join(digits))
+
+
+def test_the_hash_of_many_rows_is_cut_as_mysql_cuts_it() -> None:
+    rows = [(str(number),) for number in range(500)]
+    digits = ",".join(sorted(md5(text)[:5] for (text,) in rows))
+    assert table_hash(rows, cut=True) == md5(digits[:1024])
+
+
+def test_either_way_of_hashing_is_recognised() -> None:
+    rows = [(str(number),) for number in range(500)]
+    assert is_hash_of(table_hash(rows), rows)
+    assert is_hash_of(table_hash(rows, cut=True), rows)
+    assert not is_hash_of(table_hash(rows), rows[1:])
+
+
+def test_texts_that_are_not_utf8_have_a_hash() -> None:
+    assert table_hash([("\udcff",)]) != table_hash([("?",)])
+
+
+def state(published: Table | None) -> DatabaseState:
+    return DatabaseState((BEFORE,), "t", NO_HASH.sql, table_hash(published.rows) if published else None)
+
+
+@each_case("published", [None, WANTED, make_table("t", ["a", "b"], [["9", "x"]])])
+def test_a_reference_whose_sql_changes_the_table_is_sound(published: Table | None) -> None:
+    assert why_unsound(state(published), WANTED) is None
+
+
+def test_a_reference_whose_sql_fails_is_not_sound() -> None:
+    reason = why_unsound(state(None), TableUnreadable("no such column: b"))
+    assert reason == "its reference's own SQL fails: no such column: b"
+
+
+def test_a_published_hash_of_the_unchanged_table_shows_that_the_sql_failed_there() -> None:
+    assert "hash belongs to the unchanged table" in str(why_unsound(state(BEFORE), WANTED))
+
+
+def test_a_reference_that_rightly_changes_nothing_is_sound() -> None:
+    assert why_unsound(state(BEFORE), BEFORE) is None

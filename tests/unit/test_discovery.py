@@ -8,7 +8,6 @@ from harness.benchmarks import definitions
 from harness.core.discovery import list_declared
 from harness.core.errors import UsageError
 from harness.environments import environment_spec, environment_specs
-from harness.runs.agents import agents
 
 
 def test_a_new_file_in_a_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,11 +24,6 @@ def test_a_new_file_in_a_folder_is_found(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_environment_of_every_benchmark_exists() -> None:
     named = {name for definition in definitions().values() for name in definition.environments}
     assert named <= set(environment_specs())
-
-
-def test_the_first_benchmarks_and_agents_are_found() -> None:
-    assert {"humaneval", "mbpp"} <= set(definitions())
-    assert {"oracle", "null", "predictions"} <= set(agents())
 
 
 def test_an_unknown_environment_names_the_nearest() -> None:

@@ -13,15 +13,9 @@ from typing import Any
 
 import pytest
 from case_checks import each_case
-from unit.test_guest_trusted_tests import FUNCTION, LOADED, message, say
+from unit.test_guest_trusted_tests import FUNCTION, LOADED, make_request, returned, say
 
-from harness.environments.python.guest import (
-    assert_calls,
-    call_tests,
-    compiled_tests,
-    conversation,
-    trusted_tests,
-)
+from harness.environments.python.guest import assert_calls, call_tests, compiled_tests, trusted_tests
 
 # Each case has a right answer, a wrong one of the same type, and the number of calls.
 SHAPES = [
@@ -77,32 +71,20 @@ def counted(
 def driven_with(statement: str, *answers: object) -> tuple[dict[str, Any], Counter[str]]:
     """Drive a program that gives these answers through a test, and return the report."""
     ours, theirs = socket.socketpair()
-    said = LOADED + FUNCTION + b"".join(message(conversation.VALUE, answer) for answer in answers)
+    said = LOADED + FUNCTION + b"".join(returned(answer) for answer in answers)
     speaker = threading.Thread(target=say, args=(theirs, said))
-    request = {
-        "preamble": "",
-        "program": "pass",
-        "setup": "",
-        "statements": [statement],
-        "compiled_setup": compiled_tests.compile_setup_ahead(""),
-        "compiled": [compiled_tests.compile_ahead(statement, with_classes=False)],
-        "beginning": compiled_tests.compile_beginning_ahead((statement,), frozenset("f")),
-        "exports": {"f": "f"},
-        "classes": {},
-    }
     with ours, theirs:
         speaker.start()
         speaker.join()
-        return counted(trusted_tests.run, ours, request)
+        return counted(trusted_tests.run, ours, make_request([statement]))
 
 
 @each_case(("statement", "right", "wrong", "calls"), SHAPES)
 def test_wrong_and_right_answers_cost_the_same_calls(
     statement: str, right: object, wrong: object, calls: int
 ) -> None:
-    driven_with(
-        statement, *[right] * calls
-    )  # Python does some work only at the first run, so it happens here.
+    # Python does some work only at the first run, so it happens here.
+    driven_with(statement, *[right] * calls)
     passed, after_right = driven_with(statement, *[right] * calls)
     failed, after_wrong = driven_with(statement, *[wrong] * calls)
     assert (passed["results"], failed["results"]) == (["passed"], ["failed"])
@@ -152,7 +134,7 @@ def test_a_test_cannot_catch_a_failed_replay() -> None:
 
 def hidden_calls(*answers: object, expected: bytes = b"7") -> tuple[dict[str, Any], Counter[str]]:
     ours, theirs = socket.socketpair()
-    said = LOADED + FUNCTION + b"".join(message(conversation.VALUE, answer) for answer in answers)
+    said = LOADED + FUNCTION + b"".join(returned(answer) for answer in answers)
     request = {
         "preamble": "",
         "program": "pass",

@@ -14,10 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 from contexts import no_context
 
-from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
 from harness.environments import EnvironmentSpec, environment_specs, grading
@@ -28,6 +28,7 @@ from harness.host import retries
 from harness.host.retries import LOST_SANDBOX
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
+from harness.runs.agents.agent import AgentNotStarted
 from harness.runs.attempt import AttemptSettings
 from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
@@ -36,7 +37,8 @@ from harness.runs.store import RunStore
 from harness.sandbox.failures import SandboxOutOfDisk, SandboxUnresponsive
 from harness.sandbox.pool import SandboxPool
 
-BENCHMARK = load_benchmark("mbpp", data="bundled", notify=print)
+BENCHMARK = load_bundled("mbpp")
+MISSING = AgentNotStarted("exit code 127: agent: not found")
 
 
 class Acting:
@@ -337,3 +339,41 @@ async def test_a_run_that_is_cancelled_while_an_agent_acts_has_no_record_of_it(s
     with pytest.raises(asyncio.CancelledError):
         await running
     assert store.results == {}
+
+
+def end_attempts(*ends: Exception | None) -> Faults:
+    """Return the faults of a run whose attempts have ended so. None is a submission."""
+    faults = Faults(None, NotesOnly(sys.stderr), wait_seconds=0, start_tries=2)
+    for end in ends:
+        try:
+            with faults.watch_start():
+                if end is not None:
+                    raise end
+        except type(end or AgentError()):
+            pass
+    return faults
+
+
+@each_case(
+    "ends",
+    [(MISSING, MISSING), (MISSING, SandboxError("the engine is busy"), MISSING)],
+    ids=["first attempts", "a fault between them"],
+)
+def test_a_run_stops_if_its_agent_starts_in_none_of_the_first_attempts(
+    ends: tuple[Exception | None, ...],
+) -> None:
+    stopped = end_attempts(*ends).stopped
+    assert stopped is not None
+    assert "could not start in any of its first 2 attempts: exit code 127" in stopped.message
+    assert stopped.exit_code == 3
+
+
+@each_case("start", [None, AgentError("exit code 1"), TimeoutError()], ids=repr)
+def test_a_run_goes_on_if_its_agent_has_started_once(start: Exception | None) -> None:
+    assert end_attempts(start, MISSING, MISSING, MISSING).stopped is None
+
+
+def test_the_reason_is_escaped_because_it_comes_from_a_program() -> None:
+    stopped = end_attempts(*[AgentNotStarted("\x1b[2J")] * 2).stopped
+    assert stopped is not None
+    assert "\x1b" not in stopped.message

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from attempt_records import make_attempt
 from sealed_tasks import write_task
 
 from harness.audit.attack import Kind
@@ -24,9 +25,9 @@ from harness.audit.forging import (
 )
 from harness.audit.results import AuditedAttempt
 from harness.audit.suite import NULL, ORACLE, Step
-from harness.core.types import AttemptRecord, Status
+from harness.core.types import Status
 from harness.environments.container.task_folder import read_task_folder
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import FileEntry
 
 ATTACKS = {attack.name: attack for attack in list_forging_attacks()}
 TESTS = """
@@ -76,21 +77,7 @@ def test_programs_of_a_reference_are_executable_or_code() -> None:
 
 
 def attempt(step: Step, status: Status, task: str = "t") -> AuditedAttempt:
-    record = AttemptRecord(
-        task_id=task,
-        attempt=0,
-        sample_line=1,
-        category=None,
-        resolved=status is Status.PASSED,
-        status=status,
-        score=None,
-        metrics={"seal": step.level or "tools"},
-        agent_output="",
-        expected_output="",
-        duration_seconds=0.5,
-        error=None,
-    )
-    return AuditedAttempt(step, record)
+    return AuditedAttempt(step, make_attempt(status, task_id=task, metrics={"seal": step.level or "tools"}))
 
 
 def test_findings_tell_what_is_forged_at_the_own_level_from_what_others_let_pass() -> None:

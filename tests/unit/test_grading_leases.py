@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 
-from harness.benchmarks import load_benchmark
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Status, Submission
 from harness.environments.python import programs
@@ -32,7 +32,7 @@ from harness.sandbox.pool import SandboxPool
 from harness.sandbox.results import Stream
 from harness.sandbox.sandbox import Sandbox
 
-BENCHMARK = load_benchmark("mbpp", data="bundled", notify=print)
+BENCHMARK = load_bundled("mbpp")
 # Samples of these tasks may share a sandbox.
 TASKS = [task for task in BENCHMARK.tasks if not BENCHMARK.list_own_sandboxes([task])]
 NOTHING = Stream(b"", b"", 0)
@@ -147,12 +147,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStore]
 
 
 async def graded(
-    store: RunStore,
-    sandboxes: Sandboxes,
-    *,
-    attempts: int = 2,
-    tasks: int = 1,
-    isolation: Isolation = "task",
+    store: RunStore, sandboxes: Sandboxes, *, attempts: int = 2, tasks: int = 1, isolation: Isolation = "task"
 ) -> list[AttemptRecord]:
     """Return the records of attempts that are graded one after the other, by one worker."""
     plan = [PlannedAttempt(task, n, None) for task in TASKS[:tasks] for n in range(attempts)]

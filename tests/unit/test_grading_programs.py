@@ -9,7 +9,7 @@ from case_checks import each_case
 
 from harness.core.types import Status
 from harness.environments.python.client import TestReport, read_report
-from harness.environments.python.programs import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_report
+from harness.environments.python.verdicts import BROKE_PROTOCOL, EXITED_WELL, RAISED_EXIT, grade_report
 from harness.sandbox.results import LIMIT_NAMES, Stream
 
 NOTHING = Stream(b"", b"", 0)
@@ -82,10 +82,7 @@ def test_evidence_is_escaped() -> None:
     assert shown == "test 1: \\x1b]0;x\\x07 \\u202e\\nnext"
 
 
-@each_case(
-    "ended",
-    ["exited", "killed", "signal", "an end of a kind to come", *LIMIT_NAMES.values()],
-)
+@each_case("ended", ["exited", "killed", "signal", "an end of a kind to come", *LIMIT_NAMES.values()])
 def test_a_report_of_an_ended_program_is_not_passed_despite_its_tests(ended: str) -> None:
     found = grade_report(report(results=(True, True), error=None, evidence=None, ended=ended))
     assert found.status is not Status.PASSED
@@ -109,6 +106,14 @@ def test_one_failed_result_fails_the_program() -> None:
     assert grade_report(report(results=(True, True, False))).status is Status.FAILED
 
 
+def read(said: dict[str, Any] | None, *, expected: int) -> TestReport:
+    """Return the report that the host reads if the guest has said this about the tests."""
+    if said is not None:
+        said = {"evidence": None, "error": None, "breach": None, **said}
+    header: Any = {**HEADER, "report": said}
+    return read_report(header, b"", expected=expected, cpu_limit=10.0)
+
+
 HEADER: Any = {
     "ended": None,
     "exit_code": 71,
@@ -123,7 +128,7 @@ HEADER: Any = {
 
 
 @each_case(
-    ("results", "read"),
+    ("results", "passed"),
     [
         (["passed", "passed"], (True, True)),
         (["passed"], (True, False)),
@@ -135,31 +140,24 @@ HEADER: Any = {
     ],
 )
 def test_a_test_counts_as_passed_only_if_the_report_says_so(
-    results: list[Any], read: tuple[bool, ...]
+    results: list[Any], passed: tuple[bool, ...]
 ) -> None:
-    said = {"results": results, "evidence": None, "error": None, "breach": None}
-    header: Any = {**HEADER, "report": said}
-    assert read_report(header, b"", expected=2, cpu_limit=10.0).results == read
+    assert read({"results": results}, expected=2).results == passed
 
 
 def test_a_verdict_names_the_kinds_of_objects_that_crossed_and_nothing_else_of_the_report() -> None:
-    said = {"results": ["passed"], "evidence": None, "error": None, "breach": None}
-    header: Any = {**HEADER, "report": {**said, "objects": ["iterator", "<b>", "coroutine", 7, "iterator"]}}
-    verdict = grade_report(read_report(header, b"", expected=1, cpu_limit=10.0))
+    objects = ["iterator", "<b>", "coroutine", 7, "iterator"]
+    verdict = grade_report(read({"results": ["passed"], "objects": objects}, expected=1))
     assert verdict.metrics["objects"] == ["coroutine", "iterator"]
-    header["report"] = said
-    assert "objects" not in grade_report(read_report(header, b"", expected=1, cpu_limit=10.0)).metrics
+    assert "objects" not in grade_report(read({"results": ["passed"]}, expected=1)).metrics
 
 
 def test_a_missing_report_fails_every_test() -> None:
-    header: Any = {**HEADER, "report": None}
-    read = read_report(header, b"", expected=2, cpu_limit=10.0)
-    assert read.results == (False, False)
-    assert grade_report(read).status is Status.FAILED
+    missing = read(None, expected=2)
+    assert missing.results == (False, False)
+    assert grade_report(missing).status is Status.FAILED
 
 
 def test_the_limit_of_one_call_ends_the_report() -> None:
-    said = {"results": ["passed"], "evidence": None, "error": None, "breach": None, "timeout": "cpu"}
-    header: Any = {**HEADER, "report": said}
-    read = read_report(header, b"", expected=1, cpu_limit=10.0)
-    assert (read.ended, grade_report(read).status) == ("cpu_seconds", Status.TIMEOUT)
+    late = read({"results": ["passed"], "timeout": "cpu"}, expected=1)
+    assert (late.ended, grade_report(late).status) == ("cpu_seconds", Status.TIMEOUT)

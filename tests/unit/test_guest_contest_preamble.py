@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# Each process replaces what a child replaces before its program runs, and prints the names that differ.
+import pytest
+
+# The process replaces what a child replaces before its program runs, and prints the names that differ.
 CHECK = """
 import sys, types
 from harness.environments.python.guest import contest_preamble
@@ -27,20 +29,20 @@ ours, theirs = vars(prepared), vars(plain)
 ours.pop("__builtins__"), theirs.pop("__builtins__")
 print(sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) is not theirs.get(name)))
 print(sys.get_int_max_str_digits())
+print(contest_preamble.find("import math"), contest_preamble.find(b""))
 """
 
 
-def test_the_prepared_names_are_those_of_the_text() -> None:
-    done = subprocess.run([sys.executable, "-c", CHECK], check=True, capture_output=True, text=True)
-    assert done.stdout.split("\n") == ["[]", "50000", ""]
+@pytest.fixture(scope="module")
+def printed() -> list[str]:
+    return subprocess.run(
+        [sys.executable, "-c", CHECK], check=True, capture_output=True, text=True
+    ).stdout.split("\n")
 
 
-def test_another_preamble_is_not_replaced() -> None:
-    check = (
-        "import types\n"
-        "from harness.environments.python.guest import contest_preamble\n"
-        "contest_preamble.prepare(types.ModuleType('__main__'))\n"
-        "print(contest_preamble.find('import math'), contest_preamble.find(b''))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
-    assert done.stdout == "None None\n"
+def test_the_prepared_names_are_those_of_the_text(printed: list[str]) -> None:
+    assert printed[:2] == ["[]", "50000"]
+
+
+def test_another_preamble_is_not_replaced(printed: list[str]) -> None:
+    assert printed[2] == "None None"

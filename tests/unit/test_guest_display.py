@@ -47,10 +47,8 @@ def deep(levels: int) -> list[Any]:
     return nest
 
 
-def circular() -> list[Any]:
-    value: list[Any] = [1]
-    value.append(value)
-    return value
+CIRCULAR: list[Any] = [1]
+CIRCULAR.append(CIRCULAR)
 
 
 @given(PLAIN)
@@ -61,28 +59,12 @@ def test_plain_data_is_shown_as_python_shows_it(value: Any) -> None:
 @each_case(
     "value",
     [
-        ...,
-        b"a\x00'\"",
-        bytearray(b"a"),
-        set(),
-        {1},
-        frozenset(),
-        frozenset({2}),
-        (),
-        (1,),
-        {"a": 1}.keys(),
-        {"a": 1}.values(),
-        {"a": 1}.items(),
-        deque([1, 2]),
-        array("i", [1, 2]),
-        Fraction(1, 3),
-        Decimal("1.50"),
-        Decimal("-Infinity"),
-        datetime.date(2020, 1, 2),
+        *(..., b"a\x00'\"", bytearray(b"a"), set(), {1}, frozenset(), frozenset({2})),
+        *((), (1,), int, CIRCULAR),
+        *({"a": 1}.keys(), {"a": 1}.values(), {"a": 1}.items(), deque([1, 2]), array("i", [1, 2])),
+        *(Fraction(1, 3), Decimal("1.50"), Decimal("-Infinity"), datetime.date(2020, 1, 2)),
         datetime.datetime(2020, 1, 2, 3, tzinfo=datetime.timezone.utc),  # noqa: UP017 - 3.9's way
         datetime.timedelta(1, 2),
-        int,
-        circular(),
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -131,30 +113,20 @@ class HostileType(type):
         raise AssertionError("the repr of a class was called")
 
 
-class HostileList(Hostile, list[Any]): ...
-
-
-class HostileTuple(Hostile, tuple[Any, ...]): ...
-
-
-class HostileDict(Hostile, dict[Any, Any]): ...
-
-
-class HostileInt(Hostile, int): ...
-
-
-class HostileError(Hostile, Exception): ...
+def hostile(kind: type, *arguments: Any) -> Any:
+    """Return an object of a hostile subclass of a type."""
+    return type(f"Hostile{kind.__name__.title()}", (Hostile, kind), {})(*arguments)
 
 
 @each_case(
     ("make", "text"),
     [
         (Hostile, "<Hostile object>"),
-        (lambda: HostileList([1]), "HostileList(1)"),
-        (lambda: HostileTuple((1,)), "HostileTuple(1)"),
-        (lambda: HostileDict({1: 2}), "HostileDict({1: 2})"),
-        (lambda: HostileInt(3), "<HostileInt object>"),
-        (lambda: HostileError("x"), "HostileError('x')"),
+        (lambda: hostile(list, [1]), "HostileList(1)"),
+        (lambda: hostile(tuple, (1,)), "HostileTuple(1)"),
+        (lambda: hostile(dict, {1: 2}), "HostileDict({1: 2})"),
+        (lambda: hostile(int, 3), "<HostileInt object>"),
+        (lambda: hostile(Exception, "x"), "HostileException('x')"),
         (lambda: HostileType("Sly", (), {}), "<class 'Sly'>"),
         (lambda: HostileType("Sly", (), {})(), "<Sly object>"),
     ],
@@ -166,19 +138,10 @@ def test_no_method_of_an_objects_class_is_called(make: Any, text: str) -> None:
 @each_case(
     "value",
     [
-        shared(30),
-        deep(100_000),
-        [0] * 10**5,
-        "x" * 10**6,
-        "\x00" * 10**6,
-        b"\x00" * 10**6,
-        1 << 3_300_000,
-        Decimal("2." + "0" * 10**6),
-        Decimal("1E+999999999"),
-        Fraction(10 ** (10**5), 3),
-        {"k": shared(30), "l": [shared(30)]},
-        dict.fromkeys(range(10**5)),
-        [Exception(shared(30))],
+        *(shared(30), deep(100_000), [0] * 10**5, 1 << 3_300_000),
+        *("x" * 10**6, "\x00" * 10**6, b"\x00" * 10**6),
+        *(Decimal("2." + "0" * 10**6), Decimal("1E+999999999"), Fraction(10 ** (10**5), 3)),
+        *({"k": shared(30), "l": [shared(30)]}, dict.fromkeys(range(10**5)), [Exception(shared(30))]),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -26,7 +26,6 @@ from harness.sandbox.guest.loop import Loop
 from harness.sandbox.limits import MOST_SECONDS, bound_seconds
 
 ENORMOUS: list[float] = [3600 * 1200.0, 1e9, 1e18, 1e300, math.inf, 10**19, 10**400]
-NAMES = ["3600 attempts", "1e9", "1e18", "1e300", "inf", "10**19", "10**400"]
 
 
 class Ended(Exception):
@@ -57,13 +56,13 @@ def run_to_its_end(loop: Loop) -> None:
         os.close(write)
 
 
-@each_case("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS)
 def test_a_loop_waits_despite_a_timer_beyond_any_wait(loop: Loop, seconds: float) -> None:
     loop.after(seconds, lambda: pytest.fail("it was due at once"))
     run_to_its_end(loop)
 
 
-@each_case("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS)
 def test_an_enormous_timer_does_not_delay_the_next_one(loop: Loop, seconds: float) -> None:
     def end() -> None:
         raise Ended
@@ -80,7 +79,7 @@ def test_a_timer_that_is_not_a_number_is_refused(loop: Loop) -> None:
     run_to_its_end(loop)
 
 
-@each_case("seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS], ids=["-inf", "-1", "0", "1e-9", *NAMES])
+@each_case("seconds", [-math.inf, -1, 0, 1e-9, *ENORMOUS])
 def test_every_bounded_wait_is_one_that_poll_takes(seconds: float) -> None:
     read, write = os.pipe()
     os.write(write, b".")
@@ -91,17 +90,14 @@ def test_every_bounded_wait_is_one_that_poll_takes(seconds: float) -> None:
     os.close(write)
 
 
-def test_a_wait_that_the_kernel_accepts_is_unchanged() -> None:
+def test_a_wait_that_the_kernel_accepts_is_unchanged_and_one_that_is_no_number_is_refused() -> None:
     assert bound_wait(0.25) == 0.25
-
-
-def test_a_wait_that_is_not_a_number_is_refused() -> None:
     with pytest.raises(ValueError, match="nan"):
         bound_wait(math.nan)
 
 
 # The host cuts integers down to a year before the guest gets them.
-@each_case("seconds", ENORMOUS[:-1], ids=NAMES[:-1])
+@each_case("seconds", ENORMOUS[:-1])
 def test_the_clock_of_a_candidate_takes_enormous_limits(seconds: float) -> None:
     handler = signal.getsignal(signal.SIGALRM)
     clock = Clock(os.getuid(), seconds, seconds)
@@ -113,7 +109,7 @@ def test_the_clock_of_a_candidate_takes_enormous_limits(seconds: float) -> None:
         signal.signal(signal.SIGALRM, handler)
 
 
-@each_case("seconds", ENORMOUS, ids=NAMES)
+@each_case("seconds", ENORMOUS)
 def test_every_backstop_is_one_that_the_kernel_takes(seconds: float) -> None:
     assert 0 < processes.compute_backstop(seconds) <= MOST_PROCESSOR_SECONDS
 
@@ -126,20 +122,13 @@ def test_the_kernel_takes_the_largest_backstop() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
-def test_a_backstop_is_not_below_a_limit_that_fits() -> None:
-    assert processes.compute_backstop(0.5) >= 1
-
-
 def test_processor_seconds_are_rounded_up() -> None:
     assert [bound_processor_seconds(seconds) for seconds in (0.1, 1.0, 1.1)] == [1, 1, 2]
 
 
-@each_case("seconds", [10**400, math.inf, 1e308], ids=["10**400", "inf", "1e308"])
+@each_case("seconds", [10**400, math.inf, 1e308])
 def test_a_moment_that_no_clock_reaches_is_after_every_other(seconds: float) -> None:
     assert moment_after(1e9, seconds) > 1e300
-
-
-def test_a_moment_before_all_others_is_no_error() -> None:
     assert moment_after(5.0, -(10**400)) == 5.0
 
 
@@ -153,10 +142,8 @@ def test_an_invalid_time_is_refused_by_its_name(seconds: float) -> None:
         bound_seconds("timeout", seconds)
 
 
-@each_case("seconds", [1e9, 1e300, 10**400], ids=["1e9", "1e300", "10**400"])
+@each_case("seconds", [1e9, 1e300, 10**400])
 def test_a_finite_time_is_cut_down_to_a_year(seconds: float) -> None:
     assert bound_seconds("timeout", seconds) == MOST_SECONDS
-
-
-def test_the_time_of_ten_thousand_attempts_is_unchanged() -> None:
-    assert bound_seconds("deadline_seconds", 600.0 * (2 * 10_000 + 1)) == 600.0 * 20_001
+    # The time of ten thousand attempts is unchanged.
+    assert bound_seconds("deadline_seconds", 600.0 * 20_001) == 600.0 * 20_001

@@ -13,20 +13,10 @@ from harness.sandbox.guest import files
 from harness.sandbox.guest.files import FileRefused
 
 
-def test_a_written_file_is_read_back(tmp_path: Path) -> None:
-    files.write(str(tmp_path / "file"), b"\x00\xff", 0o644)
-    assert files.read(str(tmp_path / "file"), 100) == b"\x00\xff"
-
-
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    files.write(str(tmp_path / "new/folder/file"), b"x", 0o644)
-    assert (tmp_path / "new/folder/file").read_bytes() == b"x"
-
-
-def test_a_longer_file_is_replaced_whole(tmp_path: Path) -> None:
-    files.write(str(tmp_path / "file"), b"long text", 0o644)
-    files.write(str(tmp_path / "file"), b"short", 0o644)
-    assert (tmp_path / "file").read_bytes() == b"short"
+def test_a_written_file_replaces_a_longer_one_and_is_read_back(tmp_path: Path) -> None:
+    for data in (b"long text", b"\x00\xff"):
+        files.write(str(tmp_path / "new/folder/file"), data, 0o644)
+        assert files.read(str(tmp_path / "new/folder/file"), 100) == data
 
 
 @each_case("mode", [0o600, 0o755, 0o444])
@@ -54,14 +44,10 @@ def test_a_link_is_not_read_through(tmp_path: Path) -> None:
         files.read(str(tmp_path / "link"), 100)
 
 
-def test_a_pipe_without_a_writer_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_pipe_without_another_end_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(FileRefused, match="not a regular file"):
         files.read(str(tmp_path / "pipe"), 100)
-
-
-def test_a_pipe_without_a_reader_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="No such device"):
         files.write(str(tmp_path / "pipe"), b"x", 0o644)
 
@@ -83,22 +69,13 @@ def test_an_irregular_file_is_not_read(path: str) -> None:
         files.read(path, 100)
 
 
-def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_the_limit_and_a_sparse_terabyte_is_not(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"12345")
     assert files.read(str(tmp_path / "file"), 5) == b"12345"
-
-
-def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"123456")
-    with pytest.raises(FileRefused, match="larger than 5 bytes"):
-        files.read(str(tmp_path / "file"), 5)
-
-
-def test_a_sparse_terabyte_is_refused_without_being_read(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    os.truncate(tmp_path / "file", 1 << 40)
-    with pytest.raises(FileRefused, match="larger than"):
-        files.read(str(tmp_path / "file"), 1000)
+    for size in (6, 1 << 40):
+        os.truncate(tmp_path / "file", size)
+        with pytest.raises(FileRefused, match="larger than 5 bytes"):
+            files.read(str(tmp_path / "file"), 5)
 
 
 def test_no_descriptor_is_left_open_by_a_refusal(tmp_path: Path) -> None:

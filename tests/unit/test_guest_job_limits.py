@@ -22,6 +22,7 @@ from harness.sandbox.guest import jobs, processes
 from harness.sandbox.guest.durations import MOST_PATIENCE, find_longest
 from harness.sandbox.guest.jobs import Job
 from harness.sandbox.guest.loop import Timer
+from harness.sandbox.guest.processor_time import Account
 from harness.sandbox.guest.users import User
 from harness.sandbox.guest_calls import GRACE_SECONDS
 from harness.sandbox.limits import Limits
@@ -100,6 +101,7 @@ class Bench:
         self.clock = Clockwork()
         self.candidates, self.tests = Spawned(), Spawned()
         self.killed: list[int] = []
+        self.accounts: list[Account] = []
         # The share of the elapsed time in which a run waited for a processor.
         self.waiting_share = 0.0
         self.users: Any = SimpleNamespace(
@@ -127,9 +129,11 @@ class Bench:
         tests = {"calls": []} if calls else {"statements": [], "setup": "", "classes": {}, "program": ""}
         rest: dict[str, Any] = {} if calls else {"preamble": "", "exports": {}}
         request = {"limits": LIMITS, "environment": {}, **tests, **rest}
-        return TestJob(self.loop, request, b"", self.users, self.spawners, lambda _reply, _body: None)
+        job = TestJob(self.loop, request, b"", self.users, self.spawners, lambda _reply, _body: None)
+        self.accounts.append(job.account)
+        return job
 
-    def inputs_job(self, *, of_each: float, in_all: float) -> InputsJob:
+    def run_on_an_input(self, *, of_each: float, in_all: float) -> Any:
         request = {
             "limits": {**LIMITS, "wall_seconds": of_each},
             "wall_seconds": in_all,
@@ -141,7 +145,14 @@ class Bench:
             "stdout_bytes": 64,
         }
         candidates: Any = self.candidates
-        return InputsJob(self.loop, request, b"", self.users, candidates, lambda _reply, _body: None)
+        job = InputsJob(self.loop, request, b"", self.users, candidates, lambda _reply, _body: None)
+        assert job._current is not None
+        self.accounts.append(job._current.account)
+        return job._current
+
+    def wait_for_end(self, job: Any) -> float:
+        """Let time pass until a job or a run is stopped, and return the seconds."""
+        return self.clock.until(lambda: job.stop_reason is not None)
 
 
 @pytest.fixture
@@ -164,6 +175,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bench]:
 
     monkeypatch.setattr(processes, "end_processes", end_processes)
     yield bench
+    for account in bench.accounts:
+        account.close()
     bench.candidates.close()
     bench.tests.close()
 
@@ -188,10 +201,9 @@ def test_a_program_under_tests_is_ended_at_the_wall_limit(bench: Bench) -> None:
     job = bench.test_job()
     bench.clock.now += WALL_SECONDS / 2
     bench.make_ready(job)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
     assert {bench.candidates.child.uid, bench.tests.child.uid} <= set(bench.killed)
-    job.account.close()
 
 
 def test_judging_has_its_own_wall_limit(bench: Bench) -> None:
@@ -200,15 +212,13 @@ def test_judging_has_its_own_wall_limit(bench: Bench) -> None:
     bench.clock.now += WALL_SECONDS / 2
     job._read_result()
     bench.candidates.ended(HUNG_UP, 0.0)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
-    job.account.close()
 
 
 def test_a_program_and_its_tests_are_different_users(bench: Bench) -> None:
-    job = bench.test_job()
+    bench.test_job()
     assert bench.candidates.child.uid != bench.tests.child.uid
-    job.account.close()
 
 
 def test_judging_does_not_start_while_the_program_lives(
@@ -221,34 +231,30 @@ def test_judging_does_not_start_while_the_program_lives(
     job._read_result()
     bench.candidates.ended(HUNG_UP, 0.0)
     assert os.read(bench.tests.descriptors[3], 1) == b""
-    job.account.close()
 
 
 def test_tests_of_a_program_that_waits_for_a_processor_go_on(bench: Bench) -> None:
     bench.waiting_share = 0.5
     job = bench.test_job()
     bench.make_ready(job)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, is_on_time(seconds, 2 * WALL_SECONDS)) == ("wall", True), seconds
-    job.account.close()
 
 
 def test_a_machine_on_which_a_program_under_tests_always_waits_is_to_blame(bench: Bench) -> None:
     bench.waiting_share = 1.0
     job = bench.test_job()
     bench.make_ready(job)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, job.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, find_longest(WALL_SECONDS, TestJob.patience)), seconds
-    job.account.close()
 
 
 def test_a_set_up_of_the_tests_has_its_own_wall_limit_and_breaks_the_tests(bench: Bench) -> None:
     job = bench.test_job()
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, is_on_time(seconds)) == ("wall", True), seconds
     assert job._find_broken(None) == "the tests' own set-up ran for more than 40 s"
-    job.account.close()
 
 
 def test_the_time_before_a_program_has_become_its_user_does_not_count(
@@ -256,15 +262,12 @@ def test_the_time_before_a_program_has_become_its_user_does_not_count(
 ) -> None:
     living: list[int] = []
     monkeypatch.setattr(processes, "list_processes_of", lambda _uids: living)
-    job = bench.inputs_job(of_each=WALL_SECONDS, in_all=10_000.0)
-    run = job._current
-    assert run is not None
+    run = bench.run_on_an_input(of_each=WALL_SECONDS, in_all=10_000.0)
     waited = bench.clock.until(lambda: run.stop_reason is not None or bench.clock.now > 1080.0)
     assert waited >= 2 * WALL_SECONDS
     living.append(NOBODY)
-    seconds = bench.clock.until(lambda: run.stop_reason is not None)
+    seconds = bench.wait_for_end(run)
     assert (run.stop_reason, seconds <= LATEST * WALL_SECONDS) == ("wall", True), seconds
-    run.account.close()
 
 
 def test_a_machine_on_which_the_judging_always_waits_is_to_blame(bench: Bench) -> None:
@@ -273,10 +276,9 @@ def test_a_machine_on_which_the_judging_always_waits_is_to_blame(bench: Bench) -
     job._read_result()
     bench.waiting_share = 1.0
     bench.candidates.ended(HUNG_UP, 0.0)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, job.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, find_longest(WALL_SECONDS)), seconds
-    job.account.close()
 
 
 def test_the_host_waits_for_a_patient_guest_and_judging_but_not_until_the_timeout_of_a_grader() -> None:
@@ -287,32 +289,25 @@ def test_the_host_waits_for_a_patient_guest_and_judging_but_not_until_the_timeou
 
 def test_the_machine_is_to_blame_for_calls_that_all_together_reach_their_wall_limit(bench: Bench) -> None:
     job = bench.test_job(calls=True)
-    seconds = bench.clock.until(lambda: job.stop_reason is not None)
+    seconds = bench.wait_for_end(job)
     assert (job.stop_reason, job.fault, is_on_time(seconds)) == ("machine", jobs.BUSY, True), seconds
-    job.account.close()
 
 
 @each_case(("of_each", "in_all", "reason"), [(WALL_SECONDS, 500.0, "wall"), (500.0, WALL_SECONDS, "machine")])
 def test_a_run_on_an_input_is_ended_at_the_first_wall_limit(
     bench: Bench, of_each: float, in_all: float, reason: str
 ) -> None:
-    job = bench.inputs_job(of_each=of_each, in_all=in_all)
-    run = job._current
-    assert run is not None
-    seconds = bench.clock.until(lambda: run.stop_reason is not None)
+    run = bench.run_on_an_input(of_each=of_each, in_all=in_all)
+    seconds = bench.wait_for_end(run)
     assert (run.stop_reason, is_on_time(seconds)) == (reason, True), seconds
-    run.account.close()
 
 
 def test_a_machine_on_which_a_run_always_waits_is_to_blame(bench: Bench) -> None:
     bench.waiting_share = 1.0
-    job = bench.inputs_job(of_each=WALL_SECONDS, in_all=10_000.0)
-    run = job._current
-    assert run is not None
-    seconds = bench.clock.until(lambda: run.stop_reason is not None)
+    run = bench.run_on_an_input(of_each=WALL_SECONDS, in_all=10_000.0)
+    seconds = bench.wait_for_end(run)
     assert (run.stop_reason, run.fault) == ("machine", jobs.BUSY)
     assert is_on_time(seconds, find_longest(WALL_SECONDS)), seconds
-    run.account.close()
 
 
 def test_a_service_that_does_not_answer_is_ended_at_the_wall_limit(bench: Bench) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import select
 import signal
 import socket
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,6 +57,36 @@ def failures(loop: Loop) -> list[tuple[int, Exception]]:
     return failed
 
 
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    yield ends
+    for end in ends:
+        with contextlib.suppress(OSError):
+            os.close(end)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[links.Link, links.Link]]:
+    """Yield the end of a spawner and the end of its starter."""
+    ours, theirs = links.message_pair()
+    with contextlib.closing(ours), contextlib.closing(theirs):
+        yield ours, theirs
+
+
+@pytest.fixture
+def null() -> Iterator[int]:
+    with open(os.devnull, "rb") as file:
+        yield file.fileno()
+
+
+def set_ends(monkeypatch: pytest.MonkeyPatch, *ends: tuple[int, int]) -> None:
+    """Let the kernel report the ends of these children, given by id and status, and then of none."""
+    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
+    waiting = list(ends)
+    monkeypatch.setattr(os, "wait4", lambda *_: (*(waiting.pop(0) if waiting else (0, 0)), usage))
+
+
 def fail_with(error: BaseException) -> Any:
     def fail(*_: object) -> None:
         raise error
@@ -67,28 +99,26 @@ def run(loop: Loop) -> None:
         loop.run()
 
 
-def test_an_error_in_a_timer_belongs_to_the_request_that_set_it(loop: Loop, failures: list[Any]) -> None:
+@pytest.mark.parametrize("kind", ["timer", "reader", "writer"])
+def test_an_error_belongs_to_the_request_that_asked_for_the_call_and_does_not_repeat(
+    loop: Loop, failures: list[Any], pipe: tuple[int, int], kind: str
+) -> None:
+    reading, writing = pipe
+    os.write(writing, b"x")
     error = ValueError("x")
+    ask: dict[str, Callable[[], object]] = {
+        "timer": lambda: loop.after(0, fail_with(error)),
+        "reader": lambda: loop.watch(reading, fail_with(error)),
+        "writer": lambda: loop.watch_writing(writing, fail_with(error)),
+    }
 
     def serve() -> None:
-        loop.after(0, fail_with(error))
+        ask[kind]()
 
     loop.serve(7, serve)
     loop.after(0.001, leave)
     run(loop)
     assert failures == [(7, error)]
-
-
-def test_a_reader_that_fails_is_not_called_again(loop: Loop, failures: list[Any]) -> None:
-    reading, writing = os.pipe()
-    os.write(writing, b"x")
-    error = ValueError("x")
-    loop.serve(7, lambda: loop.watch(reading, fail_with(error)))
-    loop.after(0.001, leave)
-    run(loop)
-    assert failures == [(7, error)]
-    os.close(reading)
-    os.close(writing)
 
 
 def test_a_descriptor_that_can_be_written_and_read_gets_both_calls(loop: Loop) -> None:
@@ -112,25 +142,13 @@ def test_a_descriptor_that_can_be_written_and_read_gets_both_calls(loop: Loop) -
     theirs.close()
 
 
-def test_a_writer_that_fails_is_not_called_again(loop: Loop, failures: list[Any]) -> None:
-    reading, writing = os.pipe()
-    error = ValueError("x")
-    loop.serve(7, lambda: loop.watch_writing(writing, fail_with(error)))
-    loop.after(0.001, leave)
-    run(loop)
-    assert failures == [(7, error)]
-    os.close(reading)
-    os.close(writing)
-
-
-def test_a_broken_descriptor_is_reported_to_its_writer(loop: Loop) -> None:
-    reading, writing = os.pipe()
+def test_a_broken_descriptor_is_reported_to_its_writer(loop: Loop, pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
     while select.select([], [writing], [], 0)[1]:
         os.write(writing, bytes(4096))
     os.close(reading)
     loop.watch_writing(writing, leave)
     run(loop)
-    os.close(writing)
 
 
 def test_an_event_of_a_closed_descriptor_is_not_that_of_the_next_with_its_number(loop: Loop) -> None:
@@ -159,9 +177,7 @@ def test_an_event_of_a_closed_descriptor_is_not_that_of_the_next_with_its_number
 def test_an_error_at_the_end_of_a_child_belongs_to_the_request_that_started_it(
     loop: Loop, failures: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
-    ended = iter([(5, 0, usage), (0, 0, usage)])
-    monkeypatch.setattr(os, "wait4", lambda _pid, _options: next(ended))
+    set_ends(monkeypatch, (5, 0))
     error = ValueError("x")
     loop.serve(7, lambda: loop.on_exit(5, fail_with(error)))
     loop.reap()
@@ -263,9 +279,7 @@ def test_a_job_that_fails_is_stopped_and_answers_once(answers: Answers) -> None:
 def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
-    ends = iter([(7, 9, usage), (8, 0, usage), (0, 0, usage)])
-    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    set_ends(monkeypatch, (7, 9), (8, 0))
     seen: list[tuple[int, float]] = []
     reports = [7]
 
@@ -280,9 +294,7 @@ def test_a_child_that_is_reported_only_when_it_has_ended_is_no_orphan(
 
 
 def test_a_child_that_is_collected_is_reported_later(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
-    ends = iter([(7, 9, usage), (0, 0, usage), (0, 0, usage)])
-    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    set_ends(monkeypatch, (7, 9))
     seen: list[tuple[int, float]] = []
     loop.on_exit(7, lambda *end: seen.append(end))
     loop.collect_ended()
@@ -304,9 +316,9 @@ def test_orphans_that_end_without_a_pause_keep_no_timer_waiting(
 
 
 def test_a_program_starts_after_the_end_of_all_that_the_one_before_left(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
+    loop: Loop, pair: tuple[links.Link, links.Link], null: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ours, theirs = links.message_pair()
+    ours, theirs = pair
     theirs.setblocking(False)
     waited: list[None] = []
 
@@ -317,23 +329,20 @@ def test_a_program_starts_after_the_end_of_all_that_the_one_before_left(
         return 0, 0, None
 
     monkeypatch.setattr(os, "wait4", wait)
-    null = os.open(os.devnull, os.O_RDONLY)
     of_candidates = spawner.Spawner(ours, lambda: -1, loop)
     of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, lambda *_: None)
     assert waited
     _, passed = links.receive_with_descriptors(theirs, 1 << 16)
-    for descriptor in (null, *passed):
+    for descriptor in passed:
         os.close(descriptor)
-    ours.close()
-    theirs.close()
 
 
 def test_a_program_that_cannot_start_ends_in_a_later_round(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
+    loop: Loop, pair: tuple[links.Link, links.Link], null: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A report may be read in the middle of another start.
-    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
-    ours, theirs = links.message_pair()
+    set_ends(monkeypatch)
+    ours, theirs = pair
     of_candidates = spawner.Spawner(ours, lambda: -1, loop)
     ended: list[tuple[int, float]] = []
 
@@ -341,25 +350,24 @@ def test_a_program_that_cannot_start_ends_in_a_later_round(
         ended.append((status, seconds))
         leave()
 
-    null = os.open(os.devnull, os.O_RDONLY)
     of_candidates.spawn(spawner.Child(5000, "/", 1), {}, [null] * 3, end)
     theirs.send(marshal.dumps((5000, 0, 0)))
     of_candidates._read()
     assert ended == []
     run(loop)
     assert ended == [(NOT_STARTED, 0.0)]
-    os.close(null)
-    ours.close()
-    theirs.close()
 
 
 def test_a_program_whose_end_cannot_be_handled_fails_the_request_that_started_it(
-    loop: Loop, failures: list[Any], monkeypatch: pytest.MonkeyPatch
+    loop: Loop,
+    failures: list[Any],
+    pair: tuple[links.Link, links.Link],
+    null: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
-    ours, theirs = links.message_pair()
+    set_ends(monkeypatch)
+    ours, theirs = pair
     of_candidates = spawner.Spawner(ours, lambda: -1, loop)
-    null = os.open(os.devnull, os.O_RDONLY)
     error = OSError("no user ids left")
     child = spawner.Child(5000, "/", 1)
     loop.serve(7, lambda: of_candidates.spawn(child, {}, [null] * 3, fail_with(error)))
@@ -367,15 +375,14 @@ def test_a_program_whose_end_cannot_be_handled_fails_the_request_that_started_it
     loop.after(0.001, leave)
     run(loop)
     assert failures == [(7, error)]
-    os.close(null)
-    ours.close()
-    theirs.close()
 
 
-def test_a_child_waits_for_its_adoption_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_waits_for_its_adoption_in_one_call(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Another call could block less often, which the memory of the program would show.
     child = spawner.Child(5000, "/", 1)
-    child.adoption, adopted = os.pipe()
+    child.adoption, adopted = pipe
     calls: list[int] = []
 
     def read(descriptor: int, size: int) -> bytes:
@@ -388,24 +395,24 @@ def test_a_child_waits_for_its_adoption_in_one_call(monkeypatch: pytest.MonkeyPa
     assert calls == [child.adoption]
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(child.adoption)
-    os.close(adopted)
 
 
-def test_a_child_whose_starter_was_killed_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_whose_starter_was_killed_exits(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     child = spawner.Child(5000, "/", 1)
-    child.adoption, adopted = os.pipe()
+    child.adoption, adopted = pipe
     os.close(adopted)
     monkeypatch.setattr(spawner, "_exit", fail_with(Done()))
     with pytest.raises(Done):
         spawner.wait_for_adoption(child)
-    os.close(child.adoption)
 
 
 def test_a_sibling_that_was_reaped_before_its_report_has_ended(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "waitid", fail_with(ChildProcessError()))
-    monkeypatch.setattr(os, "wait4", lambda *_: (0, 0, None))
+    set_ends(monkeypatch)
     seen: list[tuple[int, float]] = []
     loop.on_exit_of_sibling(9, lambda *end: seen.append(end))
     loop.reap()
@@ -415,10 +422,8 @@ def test_a_sibling_that_was_reaped_before_its_report_has_ended(
 def test_a_sibling_whose_report_is_read_as_it_is_reaped_has_its_own_end(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = SimpleNamespace(ru_utime=1.0, ru_stime=0.5)
-    ends = iter([(9, 7, usage), (0, 0, usage)])
     monkeypatch.setattr(os, "waitid", fail_with(ChildProcessError()))
-    monkeypatch.setattr(os, "wait4", lambda *_: next(ends))
+    set_ends(monkeypatch, (9, 7))
     seen: list[tuple[int, float]] = []
     loop.before_orphans(lambda: loop.on_exit_of_sibling(9, lambda *end: seen.append(end)))
     loop.reap()

@@ -6,16 +6,17 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from case_checks import each_case
+from effort import text_of_length
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.environments.db.guest import database, mysql, mysql_dialect, mysql_functions
+from harness.environments.db.guest import database, mysql, mysql_dialect, mysql_functions, mysql_values
 
 # Each line: a table, a statement, and the rows that MariaDB 10.11 left of it, by the collation
 # utf8mb4_uca1400_nopad_ai_ci, which compares as MySQL's default does.
@@ -46,6 +47,7 @@ def quoted(name: str) -> str:
 def fill(
     connection: sqlite3.Connection, name: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]]
 ) -> None:
+    connection.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
     defined = ", ".join(f"{quoted(column)} TEXT COLLATE NOCASE" for column in columns)
     connection.execute(f"CREATE TABLE {quoted(name)} ({defined})")
     connection.executemany(f"INSERT INTO {quoted(name)} VALUES ({', '.join('?' * len(columns))})", rows)
@@ -77,7 +79,7 @@ def test_every_recorded_statement_leaves_the_rows_of_mysql() -> None:
     assert [record["sql"] for record in RECORDED if not leaves_the_recorded_rows(record)] == []
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("literal", "value"),
     [
         (r"'a\nb\tc'", "a\nb\tc"),
@@ -105,7 +107,7 @@ def test_a_literal_is_stored_as_mysql_stores_it(
     assert left_by(connection, f"INSERT INTO t VALUES ({literal})") == [(value,)]
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("sql", "left"),
     [
         ("UPDATE t SET year = '1' WHERE 2nd IS NULL", "no such column"),
@@ -171,7 +173,7 @@ def test_a_condition_over_rows_means_the_same_as_in_mysql() -> None:
     assert {sql: choose(sql) for sql in CHOICES} == CHOICES
 
 
-@pytest.mark.parametrize(
+@each_case(
     "sql",
     [
         "DELETE a FROM t a JOIN t b ON a.team = b.team AND a.year < b.year",
@@ -237,12 +239,10 @@ WORDS = (
 
 @given(st.lists(st.sampled_from(WORDS.split()), max_size=14).map(" ".join))
 def test_no_statement_breaks_the_translation(sql: str) -> None:
-    try:
+    with suppress(mysql.Unreadable):
         for _, tokens in mysql.statements(sql, escapes=True):
             if mysql.text_of(tokens):
                 mysql_dialect.translate(*mysql.prepare_for_parser(tokens, quotes_are_strings=True))
-    except mysql.Unreadable:
-        pass
 
 
 @given(st.text(max_size=30))
@@ -252,3 +252,64 @@ def test_a_string_keeps_its_meaning(value: str) -> None:
     connection = sqlite3.connect(":memory:")
     assert connection.execute(translated(f"SELECT {literal}")).fetchone() == (value,)
     connection.close()
+
+
+def split(text: str, *, escapes: bool = False) -> list[str]:
+    return [mysql.text_of(tokens) for _, tokens in mysql.statements(text, escapes=escapes)]
+
+
+@each_case(
+    ("text", "parts"),
+    [
+        ("SELECT 1; SELECT 2", ["SELECT 1", "SELECT 2"]),
+        ("SELECT ';'; SELECT \"a;b\", `c;d`, [e;f]", ["SELECT ';'", 'SELECT "a;b", `c;d`, [e;f]']),
+        ("SELECT 1 -- ; no\n; SELECT /* ; */ 2", ["SELECT 1", "SELECT   2"]),
+        ("SELECT 'it''s; one'", ["SELECT 'it''s; one'"]),
+        (
+            "CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; SELECT 2; END; SELECT 3",
+            ["CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; SELECT 2; END", "SELECT 3"],
+        ),
+    ],
+)
+def test_a_text_is_split_into_statements(text: str, parts: list[str]) -> None:
+    assert split(text) == parts
+
+
+def test_with_escapes_a_backslash_escapes_a_quote() -> None:
+    assert split("SELECT 'a\\'; b'; SELECT 2 # ; no", escapes=True) == ["SELECT 'a\\'; b'", "SELECT 2"]
+
+
+@each_case("text", ["SELECT 'a", 'SELECT "a', "SELECT `a"])
+def test_an_unclosed_quote_is_an_error(text: str) -> None:
+    with pytest.raises(mysql.Unreadable, match="at character 8 is not closed"):
+        split(text)
+
+
+@given(st.text(alphabet="ab'\"`\\;#-/* \n()1.5,=", max_size=60), st.booleans())
+def test_no_text_breaks_the_reader(text: str, escapes: bool) -> None:
+    found = []
+    with suppress(mysql.Unreadable):
+        found = list(mysql.statements(text, escapes=escapes))
+    for _, tokens in found:
+        mysql.quote_stored_numbers(tokens)
+        mysql.prepare_for_parser(tokens, quotes_are_strings=escapes)
+
+
+# Linear time is half a second here, and quadratic time would be minutes.
+@pytest.mark.timeout(60)
+@each_case("text", [text_of_length(part, 200_000) for part in ("(", "'\\", "/*", "a,", "1.")])
+def test_reading_takes_time_in_proportion_to_the_text(text: str) -> None:
+    with suppress(mysql.Unreadable):
+        for _, tokens in mysql.statements(text, escapes=True):
+            mysql.quote_stored_numbers(tokens)
+            mysql.prepare_for_parser(tokens, quotes_are_strings=False)
+
+
+@each_case(("one", "other"), [("a", "A"), ("é", "E"), ("ß", "SS"), ("ﬁ", "fi"), ("İ", "i"), ("", "")])
+def test_case_and_accents_do_not_matter(one: str, other: str) -> None:
+    assert mysql_values.compare(one, other) == 0
+
+
+@each_case(("one", "other"), [("a", "b"), ("a", "a "), ("–", "-"), ("", " ")])
+def test_other_texts_are_ordered(one: str, other: str) -> None:
+    assert mysql_values.compare(one, other) == -mysql_values.compare(other, one) != 0

@@ -67,25 +67,6 @@ def pipe() -> Iterator[Pipe]:
     pipe.output.close()
 
 
-def test_output_within_the_limit_is_kept_whole(pipe: Pipe) -> None:
-    pipe.write(bytes(range(250)) * 4)
-    stream = pipe.stream()
-    assert (stream.data, stream.truncated) == (bytes(range(250)) * 4, False)
-
-
-def test_the_first_and_the_last_half_of_longer_output_are_kept(pipe: Pipe) -> None:
-    data = b"".join(b"%06d\n" % number for number in range(1000))
-    pipe.write(data)
-    stream = pipe.stream()
-    assert (stream.head, stream.tail, stream.total) == (data[:500], data[-500:], len(data))
-    assert stream.truncated
-
-
-def test_one_byte_too_many_is_noticed(pipe: Pipe) -> None:
-    pipe.write(b"x" * 1001)
-    assert pipe.stream().truncated
-
-
 def test_a_flood_is_counted_to_the_byte(pipe: Pipe) -> None:
     for _ in range(50):
         pipe.write(b"y" * 100_001)
@@ -129,10 +110,7 @@ def test_closing_twice_does_no_harm(pipe: Pipe) -> None:
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
-@given(
-    keep=st.integers(2, 300),
-    writes=st.lists(st.integers(1, 400), max_size=10),
-)
+@given(keep=st.integers(2, 300), writes=st.lists(st.integers(1, 400), max_size=10))
 def test_the_kept_output_is_the_start_and_the_end(keep: int, writes: list[int]) -> None:
     pipe = Pipe(keep)
     data = bytes(number % 251 for number in range(sum(writes)))
@@ -147,6 +125,9 @@ def test_the_kept_output_is_the_start_and_the_end(keep: int, writes: list[int]) 
     assert data.startswith(stream.head)
     assert data.endswith(stream.tail)
     assert len(stream.head) + len(stream.tail) == min(len(data), keep // 2 * 2)
+    assert stream.truncated == (len(data) > keep // 2 * 2)
+    if stream.truncated:
+        assert len(stream.head) == len(stream.tail)
 
 
 @each_case("keep", [0, 1])
@@ -156,3 +137,18 @@ def test_no_output_is_kept_if_none_is_requested(keep: int) -> None:
     pipe.hang_up()
     pipe.output.close()
     assert pipe.stream() == Stream(b"", b"", 10)
+
+
+@each_case(
+    ("stream", "expected"),
+    [
+        (Stream(b"42\n", b"", 3), r"Stream(b'42\n', total=3)"),
+        (Stream(b"y" * 300, b"z", 900), f"Stream(b'{'y' * 200}'..., total=900)"),
+    ],
+)
+def test_a_notebook_shows_the_start_of_an_output(stream: Stream, expected: str) -> None:
+    assert repr(stream) == expected
+
+
+def test_a_script_prints_all_that_was_kept() -> None:
+    assert str(Stream(b"a", b"b", 5)) == "a\n[... 3 bytes left out ...]\nb"

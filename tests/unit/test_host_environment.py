@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-import pytest
 from case_checks import each_case
-from contexts import no_context
+from contexts import ListTranscript, no_context
 from pydantic import Field
 
-from harness.core.tools import Arguments, LastObservation, Tool, TurnLimitReached
+from harness.core.tools import Arguments, LastObservation, Tool
 from harness.environments.base import MAX_ARGUMENT_CHARACTERS, HostEnvironment, open_without_world
 from harness.runs.agents.human import read_arguments
 
@@ -66,16 +65,6 @@ async def test_a_text_above_the_bound_reaches_no_handler() -> None:
     assert environment.state.steps == 1
 
 
-class Notes:
-    """A transcript in memory."""
-
-    def __init__(self) -> None:
-        self.entries: list[Mapping[str, Any]] = []
-
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        self.entries.append(entry)
-
-
 @each_case(
     "arguments",
     [
@@ -89,7 +78,7 @@ class Notes:
     ids=["name", "names", "list", "object", "number", "many errors"],
 )
 async def test_huge_arguments_are_neither_checked_nor_recorded(arguments: Mapping[str, Any]) -> None:
-    environment, notes = open_walk(), Notes()
+    environment, notes = open_walk(), ListTranscript()
     environment.context = replace(environment.context, transcript=notes)
     observation = await environment.call("walk", arguments)
     assert observation.refused
@@ -99,17 +88,10 @@ async def test_huge_arguments_are_neither_checked_nor_recorded(arguments: Mappin
 
 
 async def test_the_name_of_an_unknown_tool_is_cut_in_the_transcript() -> None:
-    environment, notes = open_walk(), Notes()
+    environment, notes = open_walk(), ListTranscript()
     environment.context = replace(environment.context, transcript=notes)
     await environment.call("x" * 1_000_000, {})
     assert len(str(notes.entries)) < 1000
-
-
-async def test_calls_are_turns() -> None:
-    environment = open_walk(turns=1)
-    await environment.call("walk", {"direction": "north"})
-    with pytest.raises(TurnLimitReached):
-        await environment.call("walk", {"direction": "north"})
 
 
 async def test_an_agent_has_acted_once_a_tool_ran() -> None:

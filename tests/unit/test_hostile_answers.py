@@ -27,6 +27,7 @@ PIECES = [
 ]
 # The longest reply that is graded, and one that is refused. A quick run grades shorter ones.
 LENGTHS = (MAX_REPLY_CHARACTERS, 10_000_000) if THOROUGH else (QUICK_CHARACTERS,)
+DEPTH = 40_000 if THOROUGH else 20_000
 pytestmark = pytest.mark.timeout(120)
 
 
@@ -50,9 +51,7 @@ async def test_long_replies_of_one_piece_fail(place: int, benchmark: str, charac
 @each_case(
     ("opening", "closing"),
     [
-        ("[", "]"),
-        ("(", ")"),
-        ("{", "}"),
+        *zip("[({", "])}", strict=True),
         ("(1,", ")"),
         ("-", "1"),
         ("\\boxed{", "}"),
@@ -61,7 +60,7 @@ async def test_long_replies_of_one_piece_fail(place: int, benchmark: str, charac
     ],
 )
 async def test_deep_replies_fail(place: int, benchmark: str, opening: str, closing: str) -> None:
-    deep = opening * 40_000 + closing * (40_000 if closing in ")]}" else 1)
+    deep = opening * DEPTH + closing * (DEPTH if closing in ")]}" else 1)
     replies = (deep, f"assert f(1) == {deep}", f"[ANSWER]\n{deep}\n[/ANSWER]")
     for reply in replies if THOROUGH else (replies[place % 3],):
         assert await fails(benchmark, reply)

@@ -62,28 +62,30 @@ async def test_a_count_that_no_request_can_have_is_unknown(server: ModelServer, 
     assert (await converse(server, 1)).usage.output_tokens is None
 
 
-async def test_calls_with_one_id_are_told_apart(server: ModelServer) -> None:
-    reply = completion(calls=[("look", {}), ("look", {}), ("look", {})])
+@each_case("api", ["chat", "responses", "messages"])
+async def test_calls_with_one_id_are_told_apart(server: ModelServer, api: str) -> None:
+    reply = completion(calls=[("look", {}), ("look", {})])
     for call in reply["choices"][0]["message"]["tool_calls"]:
         call["id"] = "same"
-    server.script = lambda asked: reply
-    await converse(server)
-    sent = [call["id"] for call in server.asked[1].messages[1]["tool_calls"]]
-    assert (sent[0], len(set(sent))) == ("same", 3)
-
-
-async def test_calls_with_one_id_are_told_apart_in_responses(server: ModelServer) -> None:
-    server.script = lambda asked: response(call_item("look", {}, "same"), call_item("look", {}, "same"))
-    await converse(server, api="responses")
-    sent = [item["call_id"] for item in server.asked[1].body["input"] if item.get("call_id")]
-    assert (sent[0], len(set(sent))) == ("same", 2)
-
-
-async def test_calls_with_one_id_are_told_apart_in_messages(server: ModelServer) -> None:
-    call = {"type": "tool_use", "id": "same", "name": "look", "input": {}}
-    server.script = lambda asked: message(blocks=[call, call], stop="tool_use")
-    await converse(server, api="messages")
-    sent = [block["id"] for block in server.asked[1].messages[1]["content"]]
+    item, block = (
+        call_item("look", {}, "same"),
+        {"type": "tool_use", "id": "same", "name": "look", "input": {}},
+    )
+    replies = {
+        "chat": reply,
+        "responses": response(item, item),
+        "messages": message(blocks=[block, block], stop="tool_use"),
+    }
+    server.script = lambda asked: replies[api]
+    await converse(server, api=api)
+    body = server.asked[-1].body
+    sent = {
+        "chat": lambda: [call["id"] for call in body["messages"][1]["tool_calls"]],
+        "responses": lambda: [
+            item["call_id"] for item in body["input"] if item.get("type") == "function_call"
+        ],
+        "messages": lambda: [block["id"] for block in body["messages"][1]["content"]],
+    }[api]()
     assert (sent[0], len(set(sent))) == ("same", 2)
 
 

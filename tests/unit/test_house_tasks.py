@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from case_checks import each_case
 from contexts import no_context
+from effort import THOROUGH
 from house_games import FACTS, IN_THE_FRIDGE, make_file
 from samples.households import GRAMMARS, KINDS, generate_game
 
@@ -18,15 +18,14 @@ from harness.audit.attack_kinds import ToolAttack
 from harness.audit.suite import list_attacks_on
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.errors import DataError, UsageError
-from harness.core.tools import SUBMIT, TextCall, TextFault, Tool
+from harness.core.tools import SUBMIT, TextCall, TextFault
 from harness.core.types import Status, Submission, Task, Verdict
-from harness.environments.base import EnvironmentContext, HostEnvironment
+from harness.environments.base import HostEnvironment
 from harness.environments.house import SPEC
 from harness.environments.house.environment import (
     MOST_CHARACTERS,
     TAKE_ACTION,
     Household,
-    NoPlan,
     find_plan,
     grade_game,
     show_start,
@@ -34,11 +33,12 @@ from harness.environments.house.environment import (
 )
 from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
 from harness.environments.house.game import read_game
-from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play, load_game
+from harness.environments.house.play import NOTHING_HAPPENS, HouseGame, Play
 
 IN_THE_ROOM = "(exists (?o - object ?r - receptacle) (inReceptacle ?o ?r))"
 SECRET = "take secretmark 7 from walkthrough 1"
 NOTHING = Submission("", agent_output="")
+PROTOCOL = HOUSE_FORM({tool.name: tool for tool in (TAKE_ACTION, SUBMIT)})
 
 
 def write_game(path: Path, data: bytes) -> HouseGame:
@@ -52,15 +52,16 @@ def target(tmp_path: Path) -> HouseGame:
     return write_game(tmp_path / "game.tw-pddl", make_file(FACTS, walkthrough=[SECRET]))
 
 
-def context_of(target: HouseGame, turns: int | None = None) -> EnvironmentContext:
-    return replace(no_context(turns=turns), target=target)
+def open_game(target: HouseGame, task: Task | None = None) -> Any:
+    """Open a live environment with a game."""
+    assert SPEC.open_environment is not None
+    task = task or Task("t", "agentbench", "house", "")
+    return SPEC.open_environment(task, no_context(target=target))
 
 
 async def act(target: HouseGame, *actions: str) -> tuple[list[str], Verdict, HostEnvironment[Household]]:
     """Return the observations of actions, and the verdict on the game that they leave."""
-    assert SPEC.open_environment is not None
-    async with SPEC.open_environment(Task("t", "agentbench", "house", ""), context_of(target)) as opened:
-        environment: Any = opened
+    async with open_game(target) as environment:
         seen = [(await environment.call("take_action", {"action": each})).text for each in actions]
         return seen, await grade_game(environment, target, Submission("won", agent_output="")), environment
 
@@ -134,14 +135,12 @@ async def test_no_attack_wins_a_household(nearest: bool) -> None:
     assert len(attacks) >= 8
     benchmark = load_benchmark("agentbench", data="bundled", house={"nearest_command": nearest})
     tasks = [task for task in benchmark.tasks if task.environment == "house"]
-    for task in tasks[:4]:
+    for task in tasks[: 4 if THOROUGH else 2]:
         target = benchmark.references[task.id].target
         assert isinstance(target, HouseGame)
         for attack in attacks:
-            assert SPEC.open_environment is not None
-            async with SPEC.open_environment(task, context_of(target)) as opened:
-                await attack.hand_in(benchmark, task, 0, opened)
-                household: Any = opened
+            async with open_game(target, task) as household:
+                await attack.hand_in(benchmark, task, 0, household)
                 assert not household.state.play.won, (attack.name, task.id)
 
 
@@ -296,18 +295,10 @@ def test_the_oracle_closes_receptacles_if_the_goal_asks_for_it() -> None:
     assert play.won
 
 
-def test_a_game_that_cannot_be_won_has_no_plan() -> None:
-    game = read_game(make_file(FACTS.replace("(canContain FridgeType AppleType)", "")))
-    with pytest.raises(NoPlan):
-        find_plan(game)
-
-
 async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> None:
     facts = FACTS.replace("(canContain FridgeType AppleType)", "")
     target = write_game(tmp_path / "game.tw-pddl", make_file(facts))
-    assert SPEC.open_environment is not None
-    async with SPEC.open_environment(Task("t", "agentbench", "house", ""), context_of(target)) as opened:
-        environment: Any = opened
+    async with open_game(target) as environment:
         assert await solve(environment, target) == "no plan"
         assert (await grade_game(environment, target, NOTHING)).status is Status.FAILED
 
@@ -326,36 +317,25 @@ async def test_the_oracle_leaves_a_game_that_cannot_be_won(tmp_path: Path) -> No
     ],
 )
 def test_the_action_of_a_reply_is_the_rest_of_its_line(reply: str, action: str) -> None:
-    call = HOUSE_FORM(_tools()).read(reply)
+    call = PROTOCOL.read(reply)
     assert isinstance(call, TextCall)
     assert (call.tool, call.arguments) == ("take_action", {"action": action})
 
 
 def test_a_second_action_is_ignored_with_advice() -> None:
-    protocol = HOUSE_FORM(_tools())
-    call = protocol.read("ACTION: look\nACTION: inventory")
+    call = PROTOCOL.read("ACTION: look\nACTION: inventory")
     assert isinstance(call, TextCall)
     assert call.arguments == {"action": "look"}
-    assert "Only the first action" in protocol.show(call, "Seen.")
+    assert "Only the first action" in PROTOCOL.show(call, "Seen.")
 
 
 @each_case("reply", ["I think.", "", "ACTION:", "THOUGHT: go to drawer 1"])
 def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
-    fault = HOUSE_FORM(_tools()).read(reply)
+    fault = PROTOCOL.read(reply)
     assert isinstance(fault, TextFault)
     assert "ACTION:" in fault.advice
 
 
 def test_a_model_can_give_up_in_text() -> None:
-    call = HOUSE_FORM(_tools()).read("THOUGHT: too hard\nACTION: submit")
+    call = PROTOCOL.read("THOUGHT: too hard\nACTION: submit")
     assert call == TextCall("submit", {"answer": ""})
-
-
-def _tools() -> dict[str, Tool]:
-    return {tool.name: tool for tool in (TAKE_ACTION, SUBMIT)}
-
-
-def test_loading_returns_the_digest_of_the_file(target: HouseGame) -> None:
-    play, digest = load_game(target.path)
-    assert digest == target.sha256
-    assert play.game.task.startswith("Your task is to")

@@ -24,7 +24,15 @@ from harness.core.inputs.files import (
     read_whole_lines,
     unpack,
 )
-from harness.core.inputs.json_text import MAX_DEPTH, BrokenJSONError, parse_json
+from harness.core.inputs.json_text import (
+    MAX_DEPTH,
+    OBJECT_BYTES,
+    VALUE_BYTES,
+    BrokenJSONError,
+    ValueCounter,
+    count_values,
+    parse_json,
+)
 from harness.core.inputs.yaml_text import parse_yaml, read_yaml
 
 
@@ -150,20 +158,20 @@ def test_gzip_bomb_is_refused_long_before_it_is_unpacked(
 ) -> None:
     monkeypatch.setattr(files, "RATIO_FROM_BYTES", 1024 * 1024)
     path = tmp_path / "bomb.jsonl.gz"
-    path.write_bytes(gzip.compress(b" " * 50_000_000))
+    path.write_bytes(gzip.compress(b" " * 20_000_000))
     tracemalloc.start()
     with pytest.raises(DataError, match="as a gzip bomb does"):
         read_rows(path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 20_000_000
+    assert peak < 8_000_000
 
 
 def test_well_compressed_data_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "RATIO_FROM_BYTES", 1024)
-    text = "".join(json.dumps({"task_id": number, "solution": "return 1"}) + "\n" for number in range(20_000))
+    text = "".join(json.dumps({"task_id": number, "solution": "return 1"}) + "\n" for number in range(5000))
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(text.encode()))
-    assert len(read_rows(tmp_path / "rows.jsonl.gz")[0]) == 20_000
+    assert len(read_rows(tmp_path / "rows.jsonl.gz")[0]) == 5000
 
 
 def test_an_unpacked_stream_equals_the_packed_one(tmp_path: Path) -> None:
@@ -230,6 +238,37 @@ def test_json_within_the_bounds_is_read() -> None:
     value = parse_json("\ufeff".encode() + text.encode())
     assert (value["long"], value["half"]) == (int("9" * 300), "\ud800")
     assert json.loads(json.dumps(value)) == value
+
+
+@each_case(
+    ("text", "count"),
+    [
+        ("1", 0),
+        ("[1, 2, 3]", 3),
+        ('{"a": {"b": []}}', 5),
+        ('"[,,,:{"', 0),
+        (r'["\"[,,,", 1]', 2),
+        (r'["\\", [], "\\\"[,"]', 4),
+    ],
+)
+def test_marks_outside_of_texts_are_counted(text: str, count: int) -> None:
+    json.loads(text)
+    assert count_values(text.encode()) == count
+
+
+@each_case("size", [1, 2, 3, 5])
+def test_the_count_is_the_same_however_a_text_is_cut(size: int) -> None:
+    text = json.dumps([{"a\\": '"[,'}, "\\", "\\\\", '\\"', [[], {}], "é,"]).encode()
+    counter = ValueCounter()
+    for start in range(0, len(text), size):
+        counter.add(text[start : start + size])
+    assert counter.total == count_values(text)
+
+
+def test_an_object_takes_more_memory_than_another_value() -> None:
+    counter = ValueCounter()
+    counter.add(b"[{}, {}]")
+    assert counter.memory_bytes == 2 * OBJECT_BYTES + 2 * VALUE_BYTES
 
 
 # --- YAML

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 
 from harness.benchmarks import Definition, Split, definitions, load_benchmark
@@ -22,16 +23,9 @@ from harness.runs.config import RunConfig
 from harness.runs.plan import replace_prompts
 from harness.runs.selection import select
 
-BUNDLED = {name: load_benchmark(name, data="bundled") for name in definitions()}
+pytestmark = pytest.mark.usefixtures("no_hub")
+BUNDLED = {name: load_bundled(name) for name in definitions()}
 MBPP = BUNDLED["mbpp"]
-
-
-@pytest.fixture(autouse=True)
-def _no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    monkeypatch.setenv("HARNESS_MIRROR", "http://127.0.0.1:1")
-    monkeypatch.setenv("HARNESS_DATA", str(tmp_path / "cache"))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
 def mbpp_file(path: Path, ids: list[int]) -> Path:
@@ -140,25 +134,6 @@ def test_each_split_is_loaded_from_its_own_file_and_only_when_it_is_asked_for(
     (tmp_path / "humaneval-train.jsonl").unlink()
     assert len(benchmark.get_train_data()) == 3, "it was loaded already"
     assert load_benchmark("humaneval", data=str(tmp_path / "humaneval-test.jsonl")).split == "test"
-
-
-def test_one_file_is_never_two_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    definition = splits_in(tmp_path)
-    monkeypatch.setattr("harness.benchmarks.loading.definition_of", lambda _name: definition)
-    benchmark = load_benchmark("humaneval", data=str(tmp_path / "humaneval-test.jsonl"))
-    with pytest.raises(UsageError, match="is split 'test' of humaneval by its name, not 'train'"):
-        benchmark.get_train_data()
-
-
-def test_the_bundled_sample_has_no_training_split() -> None:
-    assert [each.task.id for each in MBPP.get_test_data()] == [task.id for task in MBPP.tasks]
-    with pytest.raises(UsageError, match="mbpp has no bundled sample of split 'train'"):
-        MBPP.get_train_data()
-
-
-def test_options_that_a_benchmark_lacks_are_refused() -> None:
-    with pytest.raises(UsageError, match="mbpp has no options, such as 'release'"):
-        load_benchmark("mbpp", data="bundled", release="v1")
 
 
 def test_evaluate_in_an_event_loop_must_be_awaited() -> None:

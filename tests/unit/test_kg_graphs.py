@@ -254,13 +254,11 @@ def blind_rate(
     return right / (tries * len(targets))
 
 
-@each_case("policy", POLICIES)
-def test_a_blind_agent_rarely_finds_the_answer_of_a_made_question(
-    policy: Callable[[Blind], None], tmp_path: Path
-) -> None:
+def test_a_blind_agent_rarely_finds_the_answer_of_a_made_question(tmp_path: Path) -> None:
     targets = list(targets_of(generated(60, 4, tmp_path)))
     assert len(targets) == 60
-    assert blind_rate(targets, policy, 10 if THOROUGH else 4) <= 0.02
+    rates = [blind_rate(targets, policy, 10 if THOROUGH else 4) for policy in POLICIES]
+    assert max(rates) <= 0.02, rates
 
 
 class Knowing(Blind):
@@ -272,10 +270,7 @@ class Knowing(Blind):
 
 
 @each_case("name", ["knowledgegraph", "questions.json"], ids=["folder", "single file"])
-@each_case("policy", [walk_and_meet, match_types])
-def test_the_names_of_decoys_do_not_show_the_gold(
-    policy: Callable[[Blind], None], name: str, tmp_path: Path
-) -> None:
+def test_the_names_of_decoys_do_not_show_the_gold(name: str, tmp_path: Path) -> None:
     """Without an ontology, the names of decoys are invented."""
     path = tmp_path / name / "std.json" if name == "knowledgegraph" else tmp_path / name
     path.parent.mkdir(exist_ok=True)
@@ -288,7 +283,9 @@ def test_the_names_of_decoys_do_not_show_the_gold(
     data = path.parent if name == "knowledgegraph" else path
     targets = list(targets_of(load_benchmark("agentbench", data=str(data))))
     assert len(targets) == 40
-    assert blind_rate(targets, policy, 5 if THOROUGH else 2, Knowing) <= 0.02
+    tries = 5 if THOROUGH else 2
+    rates = [blind_rate(targets, policy, tries, Knowing) for policy in (walk_and_meet, match_types)]
+    assert max(rates) <= 0.02, rates
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["ontology", "no-ontology"])

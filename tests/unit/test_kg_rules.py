@@ -56,25 +56,15 @@ TRIPLES: list[list[Any]] = [
     ["m.two", "film.film.title", '"Two"@en-GB'],
 ]
 GRAPH = make_graph(map(parse_triple, TRIPLES))
-ONTOLOGY = Ontology(
-    frozenset(
-        {
-            "film.actor.films",
-            "film.director.films",
-            "film.film.genre",
-            "film.director.awards",
-            "film.film.title",
-        }
-    ),
-    frozenset({"film.film.length"}),
-    {
-        "film.actor.films": "film.film",
-        "film.director.films": "film.film",
-        "film.film.genre": "film.genre",
-        "film.director.awards": "award.prize",
-    },
-)
+RANGES = {
+    "film.actor.films": "film.film",
+    "film.director.films": "film.film",
+    "film.film.genre": "film.genre",
+    "film.director.awards": "award.prize",
+}
+ONTOLOGY = Ontology(frozenset({*RANGES, "film.film.title"}), frozenset({"film.film.length"}), RANGES)
 ENTITIES = {"Ada": "m.a", "Bea, the (second)": "m.b"}
+A_FILMS, B_FILMS = "get_neighbors(m.a, film.actor.films)", "get_neighbors(m.b, film.director.films)"
 
 
 def session(graph: Graph = GRAPH, **rules: Any) -> Session:
@@ -113,13 +103,7 @@ def test_a_name_may_hold_commas_and_parentheses() -> None:
 
 def test_an_entity_of_the_program_is_no_answer_but_may_lie_on_the_way() -> None:
     opened = session()
-    run(
-        opened,
-        "get_neighbors(m.a, film.actor.films)",
-        "get_neighbors(m.b, film.director.films)",
-        "intersection(#0, #1)",
-        "get_neighbors(#0, film.director.films)",
-    )
+    run(opened, A_FILMS, B_FILMS, "intersection(#0, #1)", "get_neighbors(#0, film.director.films)")
     assert answers(opened, "#0") == {"m.one", "m.two", "m.b"}
     # Bea is named in the second variable, and so in their intersection.
     assert answers(opened, "#2") == {"m.two"}
@@ -132,7 +116,7 @@ def test_an_entity_of_the_program_is_no_answer_but_may_lie_on_the_way() -> None:
 
 def test_the_relations_of_a_variable_are_those_of_any_answer() -> None:
     opened = session()
-    run(opened, "get_neighbors(m.a, film.actor.films)")
+    run(opened, A_FILMS)
     assert run(opened, "get_relations(#0)") == [
         "[film.director.awards, film.director.films, film.film.genre, film.film.title]"
     ]
@@ -140,31 +124,19 @@ def test_the_relations_of_a_variable_are_those_of_any_answer() -> None:
 
 def test_literals_in_other_languages_are_no_answers() -> None:
     opened = session()
-    run(opened, "get_neighbors(m.a, film.actor.films)", "get_neighbors(#0, film.film.title)")
+    run(opened, A_FILMS, "get_neighbors(#0, film.film.title)")
     assert answers(opened, "#1") == {"Two"}
 
 
 def test_an_extreme_ignores_entities_of_the_question_and_keeps_all_ties() -> None:
     graph = make_graph(map(parse_triple, [*TRIPLES, ["m.one", "film.film.length", 100]]))
     opened = session(graph)
-    run(
-        opened,
-        "get_neighbors(m.a, film.actor.films)",
-        "get_neighbors(m.b, film.director.films)",
-        "intersection(#0, #0)",
-        "argmax(#0, film.film.length)",
-        "argmin(#0, film.film.length)",
-    )
+    run(opened, A_FILMS, B_FILMS, "intersection(#0, #0)")
+    run(opened, "argmax(#0, film.film.length)", "argmin(#0, film.film.length)")
     assert answers(opened, "#3") == {"m.b"}
     assert answers(opened, "#4") == {"m.one"}
-    through = Extreme(
-        Intersection(
-            Neighbors(Entity("m.a"), "film.actor.films"), Neighbors(Entity("m.a"), "film.actor.films")
-        ),
-        "film.film.length",
-        largest=True,
-    )
-    assert graph.answers(through) == {"m.b"}
+    films = Neighbors(Entity("m.a"), "film.actor.films")
+    assert graph.answers(Extreme(Intersection(films, films), "film.film.length", largest=True)) == {"m.b"}
 
 
 def test_the_largest_value_is_a_number_and_not_a_text() -> None:
@@ -184,9 +156,8 @@ def test_texts_of_digits_are_in_the_order_of_texts() -> None:
     source = Neighbors(Entity("m.a"), "r")
     assert graph.answers(Extreme(source, "v", largest=True)) == {"m.0"}
     assert graph.answers(Extreme(source, "v", largest=False)) == {"m.1"}
-    assert (
-        len(find_nodes(make_graph([*map(parse_triple, [["m.a", "r", 5], ["m.a", "r", '"5"']])]), source)) == 2
-    )
+    both = make_graph(map(parse_triple, [["m.a", "r", 5], ["m.a", "r", '"5"']]))
+    assert len(find_nodes(both, source)) == 2
 
 
 STEPS: list[list[Any]] = [
@@ -231,31 +202,21 @@ def test_a_named_entity_with_the_best_value_of_the_others_is_an_answer() -> None
     program = Extreme(
         Intersection(Neighbors(Entity("m.a"), "r"), Neighbors(Entity("m.c"), "r")), "v", largest=True
     )
-    tied = make_graph(map(parse_triple, [*STEPS, ["m.a", "r", "m.a"], ["m.c", "r", "m.a"], ["m.a", "v", 90]]))
-    assert tied.answers(program) == {"m.a", "m.two", "m.b"}
-    better = make_graph(
-        map(parse_triple, [*STEPS, ["m.a", "r", "m.a"], ["m.c", "r", "m.a"], ["m.a", "v", 95]])
-    )
-    assert better.answers(program) == {"m.two", "m.b"}
+    named = [*STEPS, ["m.a", "r", "m.a"], ["m.c", "r", "m.a"]]
+    for value, answers in ((90, {"m.a", "m.two", "m.b"}), (95, {"m.two", "m.b"})):
+        graph = make_graph(map(parse_triple, [*named, ["m.a", "v", value]]))
+        assert graph.answers(program) == answers
 
 
 def test_an_intersection_of_counts_counts_what_both_have() -> None:
     opened = session()
-    run(
-        opened,
-        "get_neighbors(m.a, film.actor.films)",
-        "get_neighbors(m.b, film.director.films)",
-        "count(#0)",
-        "count(#1)",
-        "intersection(#2, #3)",
-        "count(#4)",
-    )
+    run(opened, A_FILMS, B_FILMS, "count(#0)", "count(#1)", "intersection(#2, #3)", "count(#4)")
     assert [answers(opened, name) for name in ("#2", "#3", "#4", "#5")] == [{"3"}, {"2"}, {"1"}, {"1"}]
 
 
 def test_a_count_is_a_number_and_its_own_count() -> None:
     opened = session()
-    observed = run(opened, "get_neighbors(m.a, film.actor.films)", "count(#0)", "count(#1)")
+    observed = run(opened, A_FILMS, "count(#0)", "count(#1)")
     assert observed[1] == "variable #1, which is a number"
     assert answers(opened, "#1") == answers(opened, "#2") == {"3"}
 
@@ -283,7 +244,7 @@ def test_an_action_against_the_rules_makes_no_variable(action: str) -> None:
 @each_case("action", ["intersection(#0, m.b)", "count(Ada)", "argmax(m.a, film.film.length)"])
 def test_an_entity_is_no_variable(action: str) -> None:
     opened = session()
-    run(opened, "get_neighbors(m.a, film.actor.films)")
+    run(opened, A_FILMS)
     with pytest.raises(NoVariableError, match="is not a variable; the variables are #0 to #0"):
         opened.run(parse_action(action))
 
@@ -291,19 +252,15 @@ def test_an_entity_is_no_variable(action: str) -> None:
 @each_case("name", ["#1", "#-1", "#", "# 0", "#٠", "#999999999", "##0", "#0x"])
 def test_a_variable_that_does_not_exist_is_unknown(name: str) -> None:
     opened = session()
-    run(opened, "get_neighbors(m.a, film.actor.films)")
+    run(opened, A_FILMS)
     with pytest.raises(UnknownVariableError):
         opened.run(Action("count", (name,)))
     assert opened.find_variable(name) is None
 
 
 def test_types_and_ids_bind_only_under_upstreams_own_rules() -> None:
-    actions = (
-        "get_neighbors(m.a, film.actor.films)",
-        "get_neighbors(#0, film.film.genre)",
-        "intersection(#0, #1)",
-        "get_relations(g.11)",
-    )
+    further = ("get_neighbors(#0, film.film.genre)", "intersection(#0, #1)", "get_relations(g.11)")
+    actions = (A_FILMS, *further)
     assert run(session(), *actions)[2:] == ["variable #2, which are instances of film.film", "[]"]
     refused = run(session(strict=True), *actions)[2:]
     assert refused[0].startswith("(the variables differ in their type")
@@ -327,7 +284,7 @@ def test_a_made_graph_is_entered_at_entities_of_the_question_alone() -> None:
 
 def test_a_program_stops_growing() -> None:
     opened = session()
-    run(opened, "get_neighbors(m.a, film.actor.films)")
+    run(opened, A_FILMS)
     observed = [run(opened, f"intersection(#{place}, #{place})")[0] for place in range(12)]
     assert any(f"more than {MAX_STEPS} steps" in each for each in observed)
     assert len(opened.variables) < 8
@@ -365,9 +322,8 @@ def test_an_intersection_holds_what_both_hold_but_for_named_entities(
     first, second = Neighbors(Entity("a"), one), Neighbors(Neighbors(Entity("b"), other), one)
     found = find_nodes(graph, Intersection(first, second))
     assert found == (find_nodes(graph, first) & find_nodes(graph, second)) - {"a", "b"}
-    assert find_nodes(graph, Count(first)) == {
-        Literal(str(len(find_nodes(graph, first))), number=float(len(find_nodes(graph, first))))
-    }
+    number = len(find_nodes(graph, first))
+    assert find_nodes(graph, Count(first)) == {Literal(str(number), number=float(number))}
 
 
 @each_case(
@@ -430,16 +386,11 @@ async def test_work_on_a_large_graph_leaves_the_event_loop() -> None:
 
 
 def test_counts_that_meet_superlatives_take_time_by_their_number() -> None:
-    graph = make_graph(
-        [
-            ("m.a", "a.b.c", "m.b"),
-            ("m.b", "a.b.size", Literal("2", number=2.0)),
-            ("m.b", "a.b.d", Literal("1", number=1.0)),
-        ]
-    )
+    size, found = Literal("2", number=2.0), Literal("1", number=1.0)
+    graph = make_graph([("m.a", "a.b.c", "m.b"), ("m.b", "a.b.size", size), ("m.b", "a.b.d", found)])
     largest = Neighbors(Extreme(Neighbors(Entity("m.a"), "a.b.c"), "a.b.size", True), "a.b.d")
     program: Program = Count(largest)
     # A search that goes through each side again takes hours.
     for _ in range(40):
         program = Count(Intersection(largest, program))
-    assert find_nodes(graph, program) == {Literal("1", number=1.0)}
+    assert find_nodes(graph, program) == {found}

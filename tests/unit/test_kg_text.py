@@ -99,12 +99,6 @@ def test_a_reply_that_was_cut_off_may_lack_a_digit(reply: str, complete: bool) -
     assert read.is_complete is complete
 
 
-def test_the_instructions_name_every_function() -> None:
-    text = PROTOCOL.instructions()
-    assert all(f"Action: {name}({', '.join(names)})" in text for name, names in FUNCTIONS.items())
-    assert "Final Answer: #3" in text
-
-
 @given(st.text(max_size=EXAMPLES), st.sampled_from([*FUNCTIONS, "submit", "Answer", ""]))
 def test_any_reply_is_read_or_refused(text: str, name: str) -> None:
     for reply in (text, f"Action: {name}({text})", f"Final Answer: {text}"):

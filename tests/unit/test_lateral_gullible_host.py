@@ -20,7 +20,7 @@ from harness.environments.lateral.environment import TURNS
 from harness.environments.lateral.game import LateralGame, LateralPuzzle
 from harness.environments.lateral.hosts import LEAST_DECOYS, LEAST_STORIES, ModelHost, draw_decoys
 
-SEEDS = 10 if THOROUGH else 4
+SEEDS = 10 if THOROUGH else 2
 Facts = Mapping[str, str]
 # The ids that a host marks, which obeys an order. `groups` are the ids of the facts that fit together.
 Order = Callable[[Mapping[str, Any], Facts, Sequence[Sequence[str]]], Sequence[str]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from case_checks import each_case
 from model_server import Asked, ModelServer, RawReply, completion, error, response, text_item
 from streamed_events import message
 
-from harness.api import run
+from harness.api import RunResult, run
 from harness.benchmarks import load_benchmark
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
@@ -102,15 +102,21 @@ async def play(
         return "done"
 
     judge = {"model": "scripted", "base_url": host.url, **endpoint}
-    result = await run(
+    return (await run_puzzle(folder, ask, judge)).attempts[0]
+
+
+async def run_puzzle(folder: Path, agent: Any, judge: Any, **settings: Any) -> RunResult:
+    """Return a run of one puzzle. The data of the other worlds would take most of the time to load."""
+    return await run(
         "agentbench",
-        agent=ask,
+        agent=agent,
         data="bundled",
+        filter_category=["lateral"],
         task_ids=[TASK],
         options={"lateral": {"host": judge}},
         output_dir=str(folder / "runs"),
+        **settings,
     )
-    return result.attempts[0]
 
 
 async def test_a_model_judges_each_question(host: ModelServer, tmp_path: Path) -> None:
@@ -284,16 +290,9 @@ async def test_a_run_goes_on_when_the_host_is_back(host: ModelServer, tmp_path: 
     host.script = lambda asked: RawReply(503, {"error": {"message": "down"}})
     judge = {"model": "scripted", "base_url": host.url, "request_seconds": 0.2}
     with pytest.raises(RunStoppedError, match="scripted"):
-        await run(
-            "agentbench",
-            agent="oracle",
-            data="bundled",
-            task_ids=[TASK],
-            options={"lateral": {"host": judge}},
-            output_dir=str(tmp_path),
-        )
+        await run_puzzle(tmp_path, "oracle", judge)
     host.script = judge_by_text
-    (folder,) = await asyncio.to_thread(lambda: list(tmp_path.glob("*agentbench*")))
+    (folder,) = await asyncio.to_thread(lambda: list(tmp_path.glob("runs/*agentbench*")))
     selection = select(read_resumed_config(folder), notify=print, resumed=True)
     async with open_run(selection, ResumedRun(folder), notify=print) as resumed:
         assert list(resumed.records()) == []
@@ -315,14 +314,7 @@ async def test_an_agent_that_hides_a_failure_of_the_host_gets_no_score(
                 continue
         return "done"
 
-    result = await run(
-        "agentbench",
-        agent=ask,
-        data="bundled",
-        task_ids=[TASK],
-        options={"lateral": {"host": {"model": "scripted", "base_url": host.url}}},
-        output_dir=str(tmp_path / "runs"),
-    )
+    result = await run_puzzle(tmp_path, ask, {"model": "scripted", "base_url": host.url})
     assert result.attempts[0].status is Status.INFRA_ERROR
     # The host is not asked again after it has failed.
     assert len(host.asked) == MOST_REPLIES
@@ -340,25 +332,23 @@ async def test_a_server_without_schemas_gets_none(host: ModelServer, tmp_path: P
     assert len(host.asked) == 2 * len(KEYS) + 1
 
 
-async def test_a_host_may_speak_the_responses_api(host: ModelServer, tmp_path: Path) -> None:
-    def judge(asked: Asked) -> dict[str, Any]:
-        assert asked.body["text"]["format"]["type"] == "json_schema"
-        reply = judge_text(json.loads(asked.body["input"][0]["content"]))
-        return response(text_item(reply["choices"][0]["message"]["content"]))
+@pytest.mark.parametrize(
+    ("api", "asks", "form", "answer"),
+    [
+        ("responses", "input", "text", lambda text: response(text_item(text))),
+        ("messages", "messages", "output_config", message),
+    ],
+)
+async def test_a_host_may_speak_another_api(
+    host: ModelServer, tmp_path: Path, api: str, asks: str, form: str, answer: Callable[[str], Any]
+) -> None:
+    def judge(asked: Asked) -> Any:
+        assert asked.body[form]["format"]["type"] == "json_schema"
+        reply = judge_text(json.loads(asked.body[asks][0]["content"]))
+        return answer(reply["choices"][0]["message"]["content"])
 
     host.script = judge
-    record = await play(host, tmp_path, *KEYS, api="responses")
-    assert record.status is Status.PASSED
-
-
-async def test_a_host_may_speak_the_messages_api(host: ModelServer, tmp_path: Path) -> None:
-    def judge(asked: Asked) -> dict[str, Any]:
-        assert asked.body["output_config"]["format"]["type"] == "json_schema"
-        reply = judge_text(json.loads(asked.body["messages"][0]["content"]))
-        return message(reply["choices"][0]["message"]["content"])
-
-    host.script = judge
-    record = await play(host, tmp_path, *KEYS, api="messages")
+    record = await play(host, tmp_path, *KEYS, api=api)
     assert record.status is Status.PASSED
 
 
@@ -396,15 +386,13 @@ async def test_a_name_is_that_of_an_endpoint_of_the_config(host: ModelServer, tm
         await context.environment.call("ask", {"question": KEYS[0]})
         return "done"
 
-    settings: Any = {"data": "bundled", "task_ids": [TASK], "output_dir": str(tmp_path / "runs")}
     endpoints: Any = {"narrator": {"model": "scripted", "base_url": host.url}}
-    options = {"lateral": {"host": "narrator"}}
-    result = await run("agentbench", agent=ask, endpoints=endpoints, options=options, **settings)
+    result = await run_puzzle(tmp_path, ask, "narrator", endpoints=endpoints)
     assert (result.attempts[0].score, result.attempts[0].metrics["host"]) == (0.25, "narrator")
-    oracle = await run("agentbench", agent="oracle", endpoints=endpoints, options=options, **settings)
+    oracle = await run_puzzle(tmp_path, "oracle", "narrator", endpoints=endpoints)
     assert oracle.attempts[0].score == 1.0
     with pytest.raises(UsageError, match=r"no endpoint 'narrator'.*none"):
-        await run("agentbench", agent=ask, options=options, **settings)
+        await run_puzzle(tmp_path, ask, "narrator")
 
 
 async def test_the_models_of_agent_and_host_are_counted_apart(host: ModelServer, tmp_path: Path) -> None:
@@ -417,19 +405,13 @@ async def test_the_models_of_agent_and_host_are_counted_apart(host: ModelServer,
         return completion(f"{[*KEYS, 'More?'][turn]}\nThis is what I think.", usage=(7, 3))
 
     host.script = answer
-    result = await run(
-        "agentbench",
-        agent="chat",
-        model="player",
-        endpoints={
-            "player": {"model": "player", "base_url": host.url, "tool_mode": "text"},
-            "judge": {"model": "narrator", "base_url": host.url},
-        },
-        attempt_budget={"total_tokens": 45},
-        data="bundled",
-        task_ids=[TASK],
-        options={"lateral": {"host": "judge"}},
-        output_dir=str(tmp_path / "runs"),
+    endpoints: Any = {
+        "player": {"model": "player", "base_url": host.url, "tool_mode": "text"},
+        "judge": {"model": "narrator", "base_url": host.url},
+    }
+    budget: Any = {"total_tokens": 45}
+    result = await run_puzzle(
+        tmp_path, "chat", "judge", model="player", endpoints=endpoints, attempt_budget=budget
     )
     record = result.attempts[0]
     assert record.status is Status.PASSED

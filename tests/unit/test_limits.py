@@ -18,10 +18,6 @@ def test_a_share_of_cpus_that_the_engine_would_ignore_is_refused(cpus: float) ->
         Limits(cpus=cpus)
 
 
-def test_the_engine_accepts_the_smallest_share_of_cpus() -> None:
-    assert int(Limits(cpus=0.01).cpus * 1e9) == 10_000_000
-
-
 @each_case("value", [0, -1, math.nan, math.inf, 10**20, None])
 def test_no_limit_can_be_none(value: float | None) -> None:
     for name in Limits.model_fields.keys() - {"uncounted_sockets"}:

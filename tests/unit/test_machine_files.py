@@ -9,6 +9,7 @@ import pytest
 from case_checks import each_case
 
 from harness.core.errors import SandboxError
+from harness.environments.os.file_entries import FileEntry, file_entries
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
     SHELLS,
@@ -20,7 +21,6 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import FileEntry, file_entries
 
 BEGAN = 100
 
@@ -53,33 +53,23 @@ def copied(
     return [each.path for each in plan_copy(left, named, FRESH, set_up, mentioned, of_checks).entries]
 
 
-@each_case(
-    "path",
-    [
-        *("/root/x", "/home/jack/x/bashrc", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
-        *("/etc/passwd", "/etc/cron.d/job", "/srv/pyvenv.cfg"),
-    ],
+COPIED = (
+    *("/root/x", "/home/jack/x/bashrc", "/tmp/x", "/var/log/x", "/data/x", "/dev/shm/x", "/opt/x"),
+    *("/etc/passwd", "/etc/cron.d/job", "/srv/pyvenv.cfg"),
 )
-def test_files_of_programs_and_settings_about_users_are_copied(path: str) -> None:
-    assert copied(entry(path)) == [path]
+NEAR_TOOLS = (
+    *("/pyvenv.cfg", "/usr/pyvenv.cfg", "/usr/bin/pyvenv.cfg", "/usr/bin/python3._pth", "/usr/bin/re.py"),
+    *("/usr/bin/lib/python3.11/os.py", "/etc/profile", "/etc/ld.so.preload", "/etc/pam.d/su", "/dev/null"),
+    *("/opt/harness/harness/sandbox/guest/main.py", "/boot/x", "/lib/x", "/.profile"),
+)
 
 
-@each_case(
-    "path",
-    [
-        *("/pyvenv.cfg", "/usr/pyvenv.cfg", "/usr/bin/pyvenv.cfg", "/usr/bin/python3._pth", "/usr/bin/re.py"),
-        *(
-            "/usr/bin/lib/python3.11/os.py",
-            "/etc/profile",
-            "/etc/ld.so.preload",
-            "/etc/pam.d/su",
-            "/dev/null",
-        ),
-        *("/opt/harness/harness/sandbox/guest/main.py", "/boot/x", "/lib/x", "/.profile"),
-    ],
-)
-def test_other_files_near_tools_are_not_copied(path: str) -> None:
-    assert copied(entry(path, mode=0o755)) == []
+def test_files_of_programs_and_settings_about_users_are_copied() -> None:
+    assert copied(*map(entry, COPIED)) == sorted(COPIED)
+
+
+def test_other_files_near_tools_are_not_copied() -> None:
+    assert copied(*(entry(path, mode=0o755) for path in NEAR_TOOLS)) == []
 
 
 def test_a_new_command_is_copied_and_one_that_hides_another_is_not() -> None:
@@ -87,13 +77,22 @@ def test_a_new_command_is_copied_and_one_that_hides_another_is_not() -> None:
     assert copied(*left) == ["/usr/local/bin/calc", "/usr/local/bin/count.sh"]
 
 
-def test_a_command_that_cannot_be_run_is_not_copied() -> None:
-    assert copied(entry("/usr/local/bin/calc", mode=0o644)) == []
+CALC, SCRIPT = "/usr/local/bin/calc", "/usr/local/bin/three.py"
 
 
-def test_a_command_of_the_set_up_is_not_replaced() -> None:
-    path = "/usr/local/bin/calc"
-    assert copied(entry(path, mode=0o755), set_up=(path,)) == []
+@each_case(
+    ("path", "mode", "facts"),
+    [
+        pytest.param(CALC, 0o644, {}, id="it cannot be run"),
+        pytest.param(CALC, 0o755, {"set_up": (CALC,)}, id="it is a command of the set-up"),
+        pytest.param(CALC, 0o755, {"of_checks": ("calc",)}, id="the checks alone mention it"),
+        pytest.param(CALC, 0o755, {"of_checks": ("calc",), "named": (CALC,)}, id="the checks name its path"),
+        pytest.param("/usr/local/bin/zstd", 0o755, {}, id="tools start it by themselves"),
+        pytest.param(SCRIPT, 0o755, {}, id="its name is strange"),
+    ],
+)
+def test_these_commands_are_not_copied(path: str, mode: int, facts: dict[str, tuple[str, ...]]) -> None:
+    assert copied(entry(path, mode=mode), **facts) == []
 
 
 @each_case(
@@ -112,37 +111,30 @@ def test_hidden_files_are_not_copied_unless_the_task_is_about_them(path: str, hi
     assert copied(entry(path), set_up=(hidden,)) == [path]
 
 
-def test_a_task_about_hidden_files_gets_those_outside_of_homes() -> None:
-    assert copied(entry("/data/.x"), entry("/home/jack/.x"), mentioned=("hidden",)) == ["/data/.x"]
+@each_case(
+    ("path", "mentioned"),
+    [
+        ("/data/.x", "hidden"),
+        # The settings of a tool.
+        ("/root/.gitconfig", "git"),
+        # A command with a strange name, and a file at the top.
+        (SCRIPT, "three.py"),
+        ("/answer.txt", "answer.txt"),
+    ],
+)
+def test_a_file_that_the_task_mentions_is_copied(path: str, mentioned: str) -> None:
+    assert copied(entry(path, mode=0o755), mentioned=(mentioned,)) == [path]
 
 
-def test_a_task_that_mentions_a_tool_is_about_its_settings() -> None:
-    assert copied(entry("/root/.gitconfig"), mentioned=("git",)) == ["/root/.gitconfig"]
+def test_a_task_about_hidden_files_gets_none_of_homes() -> None:
+    assert copied(entry("/home/jack/.x"), mentioned=("hidden",)) == []
 
 
-@each_case("name", ["lib", "Modules", "share"])
-def test_a_link_next_to_an_interpreter_is_not_copied_as_a_module_folder(
-    name: str,
-) -> None:
-    assert copied(entry(f"/usr/bin/{name}", "link")) == []
-
-
-def test_a_command_that_tools_start_by_themselves_is_not_copied() -> None:
-    assert copied(entry("/usr/local/bin/zstd", mode=0o755)) == []
-
-
-def test_a_command_with_a_strange_name_is_copied_if_the_task_mentions_it() -> None:
-    path = "/usr/local/bin/three.py"
-    assert copied(entry(path, mode=0o755), mentioned=("three.py",)) == [path]
-
-
-def test_a_file_at_the_top_is_copied_if_the_task_mentions_it() -> None:
-    assert copied(entry("/answer.txt"), mentioned=("answer.txt",)) == ["/answer.txt"]
-
-
-@each_case("name", ["bin", "lib", "etc", "usr"])
-def test_a_link_that_replaces_a_folder_of_tools_is_never_copied(name: str) -> None:
-    assert copied(entry(f"/{name}", "link"), mentioned=(name,), named=(f"/{name}/grep",)) == []
+def test_a_link_that_replaces_a_folder_of_tools_is_never_copied() -> None:
+    for name in ("bin", "lib", "etc", "usr"):
+        assert copied(entry(f"/{name}", "link"), mentioned=(name,), named=(f"/{name}/grep",)) == []
+    # An interpreter would take these for its folders of modules.
+    assert copied(*(entry(f"/usr/bin/{name}", "link") for name in ("lib", "Modules", "share"))) == []
 
 
 def test_words_of_a_task_are_found() -> None:
@@ -203,6 +195,12 @@ def test_a_new_file_may_be_named_by_its_folder_and_its_name_apart() -> None:
 
 def test_a_named_folder_of_the_image_opens_nothing_that_lies_in_it() -> None:
     assert copied(entry("/usr/bin/pyvenv.cfg"), named=("/usr/bin", "/usr/bin/wc")) == []
+
+
+def test_a_mentioned_folder_of_the_image_opens_nothing_though_the_set_up_changed_it() -> None:
+    left = (entry("/usr/bin/new.py", mode=0o755), entry("/usr/bin/wc", mode=0o755), entry("/usr/local/x"))
+    assert copied(*left, set_up=("/usr", "/usr/bin"), mentioned=("usr", "bin")) == []
+    assert copied(entry("/usr/made/x"), set_up=("/usr/made",), mentioned=("made",)) == ["/usr/made/x"]
 
 
 def test_only_complete_folders_lose_files() -> None:
@@ -273,12 +271,6 @@ def test_a_command_that_only_a_check_mentions_belongs_to_the_tools_of_the_check(
 ) -> None:
     checks = ["xmllint --noout /root/x.xml"]
     assert commands_of_checks([COMMAND, entry("/root/other")], task, checks, set_up) == names
-
-
-@each_case("named", [(), ("/usr/local/bin/xmllint",)])
-def test_a_command_of_the_checks_is_not_copied_though_they_name_its_path(named: tuple[str, ...]) -> None:
-    assert copied(COMMAND, named=named) == [COMMAND.path]
-    assert copied(COMMAND, named=named, of_checks=("xmllint",)) == []
 
 
 def test_no_shell_that_anybody_may_get_ends_well_without_running_its_command() -> None:

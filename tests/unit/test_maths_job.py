@@ -116,9 +116,7 @@ def test_worker_that_dies_is_distinguished_from_a_wrong_prediction() -> None:
         worker.end()
 
 
-def test_golds_of_math_are_right_only_if_they_agree(
-    shared_data: Path,
-) -> None:
+def test_golds_of_math_are_right_only_if_they_agree(shared_data: Path) -> None:
     lines = (shared_data / "math/test_500.jsonl").read_text().splitlines()
     golds = [last_boxed(json.loads(line)["solution"]) or "" for line in lines]
     assert all(maths_job.judge(zip(golds, golds, strict=True)))

@@ -276,13 +276,6 @@ def test_task_id_of_the_shape_is_the_original_one() -> None:
     assert (task.id, reference.task_id) == ("11", "11")
 
 
-@each_case("benchmark", ["mbpp", "mbpp-humaneval", "mbpp-full"])
-def test_bundled_tasks_all_belong_to_the_benchmark(benchmark: str) -> None:
-    loaded = load_benchmark(benchmark, data="bundled")
-    assert len(loaded.tasks) >= 12
-    assert {task.benchmark for task in loaded.tasks} == {benchmark}
-
-
 @each_case("benchmark", ["mbpp", "mbpp-humaneval"])
 def test_published_data_are_read_whole_and_without_a_warning(shared_data: Path, benchmark: str) -> None:
     with warnings.catch_warnings():

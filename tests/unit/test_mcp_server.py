@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
@@ -55,6 +55,11 @@ async def connect(app: McpApp, mode: str = "auto") -> AsyncIterator[Client]:
         Client(streamable_http_client(URL, http_client=http), mode=mode) as client,
     ):
         yield client
+
+
+async def post(app: McpApp, headers: dict[str, str], **body: Any) -> int:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as http:
+        return (await http.post(URL, headers={**HEADERS, **headers}, **body)).status_code
 
 
 async def text_of(client: Client, words: object) -> tuple[str, bool]:
@@ -206,19 +211,13 @@ async def test_an_observation_that_json_cannot_hold_is_escaped() -> None:
 )
 async def test_only_names_of_this_machine_are_served(headers: dict[str, str], status: int) -> None:
     async with make_mcp_app(world()) as app:
-        transport = httpx2.ASGITransport(app)
-        async with httpx2.AsyncClient(transport=transport) as http:
-            asked = await http.post(URL, json=LIST, headers={**HEADERS, **headers})
-    assert asked.status_code == status
+        assert await post(app, headers, json=LIST) == status
 
 
 async def test_a_request_that_is_too_large_is_refused() -> None:
     environment = world()
     async with make_mcp_app(environment) as app:
-        transport = httpx2.ASGITransport(app)
-        async with httpx2.AsyncClient(transport=transport) as http:
-            asked = await http.post(URL, content=b"[" * (5 * 1024 * 1024), headers=HEADERS)
-    assert asked.status_code == 413
+        assert await post(app, {}, content=b"[" * (5 * 1024 * 1024)) == 413
     assert environment.turns_used == 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 from pathlib import Path
 
 import house
+import measure
 import pytest
 
 FILES = {
@@ -54,3 +56,18 @@ def test_circles_and_detours_are_faults(package: Path) -> None:
 def test_attacks_count_apart(package: Path) -> None:
     size = house.measure_size(package)
     assert (size.files, size.lines, size.small_files) == (7, 10, 7)
+
+
+def test_a_later_capability_counts_apart(package: Path) -> None:
+    size = house.measure_size(package, only=("room/b*", "o*.py"))
+    assert (size.files, size.lines) == (3, 6)
+
+
+def test_each_later_capability_has_files_of_its_own() -> None:
+    root = measure.ROOT / "harness"
+    names = [str(path.relative_to(root)) for path in house.list_files(root)]
+    patterns = [pattern for part in measure.CAPABILITIES.values() for pattern in part]
+    files = {pattern: fnmatch.filter(names, pattern) for pattern in patterns}
+    found = [name for each in files.values() for name in each]
+    assert [pattern for pattern, each in files.items() if not each] == []
+    assert len(found) == len({*found})

@@ -44,7 +44,7 @@ async def ask(url: str, **settings: Any) -> ModelReply:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """Yield a port on which nothing listens."""
+    """Yield a port without a listener."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         yield listener.getsockname()[1]

@@ -104,14 +104,6 @@ async def test_a_server_that_never_recovers_is_a_model_error(server: ModelServer
         await ask(server, request_seconds=0.05)
 
 
-async def test_nobody_listens(server: ModelServer) -> None:
-    with pytest.raises(ModelError, match="scripted"):
-        async with open_client(
-            Endpoint(model="scripted", base_url="http://127.0.0.1:1/v1", request_seconds=0.05)
-        ) as client:
-            await client.ask(HELLO)
-
-
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -162,23 +154,6 @@ async def test_an_invalid_request_is_not_retried(server: ModelServer) -> None:
     with pytest.raises(InvalidRequestError, match="must not be empty"):
         await ask(server)
     assert len(server.asked) == 1
-
-
-async def test_parameters_that_the_server_refuses_are_left_out(server: ModelServer) -> None:
-    """OpenAI's reasoning models refuse max_tokens and a temperature."""
-
-    def script(asked: Asked) -> Any:
-        for name in ("max_tokens", "temperature"):
-            if name in asked.body:
-                return error(
-                    400, f"Unsupported parameter: '{name}'", code="unsupported_parameter", param=name
-                )
-        return completion("hi")
-
-    server.script = script
-    request = ModelRequest(HELLO.messages, generation=Generation(temperature=0.0, max_tokens=7))
-    await ask(server, request)
-    assert server.asked[-1].body["max_completion_tokens"] == 7
 
 
 async def test_malformed_arguments_are_never_sent_back(server: ModelServer) -> None:

@@ -23,7 +23,7 @@ from harness.models.server_errors import ModelError, ModelRefusedError
 
 @dataclass(frozen=True)
 class Kind:
-    """A server whose model does as it is asked, and the ways in which both deviate from the protocol."""
+    """A server whose model does as it is asked, and the deviations of both from the protocol."""
 
     parses_calls: bool = True
     calls_at_once: int = 2

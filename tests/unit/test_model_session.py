@@ -19,7 +19,6 @@ from harness.models.client import open_client
 from harness.models.codecs import MOST_REFUSED_VALUES
 from harness.models.endpoint import ConcurrencyBounds, Endpoint, Prices
 from harness.models.messages import Generation, Message, ModelReply, ModelRequest, Role, Usage
-from harness.models.raw_conversation import RawRequest
 from harness.models.reply_cache import ReplyCache
 from harness.models.server_errors import (
     InvalidRequestError,
@@ -29,6 +28,7 @@ from harness.models.server_errors import (
 )
 from harness.models.session import ModelSession
 from harness.models.spending import Budget, BudgetReached, Spending
+from harness.models.wire import RawRequest
 
 
 @contextlib.asynccontextmanager
@@ -221,18 +221,11 @@ async def test_unknown_spending_before_a_resume_is_an_error_before_a_request(ser
     assert server.asked == []
 
 
-async def test_a_budget_that_cannot_be_kept_is_an_error(server: ModelServer) -> None:
+@each_case("budget", [Budget(total_tokens=30), Budget(cost=1)])
+async def test_a_budget_that_cannot_be_kept_is_an_error(server: ModelServer, budget: Budget) -> None:
     server.script = lambda asked: completion("hi", usage=None)
-    async with open_access(server, attempt_budget=Budget(total_tokens=30)) as access:
-        with pytest.raises(UnknownSpendingError, match="reports no usage"):
-            await open_session(access).ask("hello")
-
-
-async def test_a_cost_is_unknown_for_want_of_usage_if_the_endpoint_has_prices(server: ModelServer) -> None:
-    server.script = lambda asked: completion("hi", usage=None)
-    prices = Prices(input=0.5, output=1.0)
-    async with open_access(server, prices=prices, attempt_budget=Budget(cost=1)) as access:
-        with pytest.raises(UnknownSpendingError, match=r"'cost' cannot be kept, .* reports no usage"):
+    async with open_access(server, prices=Prices(input=0.5, output=1.0), attempt_budget=budget) as access:
+        with pytest.raises(UnknownSpendingError, match=r"' cannot be kept, .* reports no usage"):
             await open_session(access).ask("hello")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import subprocess
 import sys
 
 import pytest
@@ -20,15 +19,6 @@ def test_an_old_name_is_the_module_itself(old: str) -> None:
     assert module is importlib.import_module(moved.find_new_name(old) or "")
     assert module.__spec__ is not None
     assert module.__spec__.name == moved.find_new_name(old)
-
-
-def test_a_program_of_an_earlier_release_still_runs() -> None:
-    program = (
-        "from harness.types import Status; from harness.data.rows import Row; print(Status.PASSED.value)"
-    )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ended.stdout == "passed\n"
-    assert "harness.types is now harness.core.types" in ended.stderr
 
 
 def test_an_unknown_module_is_not_found() -> None:

@@ -118,20 +118,19 @@ def test_a_kernel_is_a_notebook_and_a_terminal_is_none(monkeypatch: pytest.Monke
         (False, None, PlainProgress),
         (True, False, NotesOnly),
         (True, True, NotebookProgress),
+        # A program that is not in a kernel shows its progress only on request.
+        (None, None, NotesOnly),
+        (None, True, PlainProgress),
+        (None, False, NotesOnly),
     ],
 )
 def test_a_notebook_gets_a_bar_if_it_can_show_one(
-    monkeypatch: pytest.MonkeyPatch, widgets: bool, progress: bool | None, expected: type
+    monkeypatch: pytest.MonkeyPatch, widgets: bool | None, progress: bool | None, expected: type
 ) -> None:
-    in_kernel(monkeypatch, widgets=widgets)
-    assert type(choose_display(io.StringIO(), progress)) is expected
-
-
-@each_case(("progress", "expected"), [(None, NotesOnly), (True, PlainProgress), (False, NotesOnly)])
-def test_a_program_shows_progress_only_on_request(
-    monkeypatch: pytest.MonkeyPatch, progress: bool | None, expected: type
-) -> None:
-    monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    if widgets is None:
+        monkeypatch.delitem(sys.modules, "IPython", raising=False)
+    else:
+        in_kernel(monkeypatch, widgets=widgets)
     assert type(choose_display(io.StringIO(), progress)) is expected
 
 

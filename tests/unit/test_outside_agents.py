@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 from contexts import ListTranscript
 
@@ -23,7 +24,7 @@ from harness.runs.agents.outside import OutsideAgent, name_agent, wrap_outside_a
 from harness.runs.config import load_config
 from harness.runs.plan import plan_attempts
 
-GSM8K = load_benchmark("gsm8k", data="bundled", notify=print)
+GSM8K = load_bundled("gsm8k")
 TASK = GSM8K.tasks[0]
 CONTEXT = AttemptContext(TASK, 0, 7, None, None, ListTranscript())
 FUNCTION = "async def attempt(context):\n    return f'{context.task.id}: 42'\n"

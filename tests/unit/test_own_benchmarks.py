@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from case_checks import each_case
 
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark, definitions, load_benchmark
 from harness.core.errors import DataError, HarnessError, UsageError
 from harness.core.types import ProgramTests
 
@@ -164,9 +165,9 @@ def test_rows_are_counted_if_the_yaml_file_states_their_number(tmp_path: Path) -
         (("{path: capitals.jsonl}", "{url: 'file:///etc/a.csv'}"), "url needs https://"),
         (("{path: capitals.jsonl}", "{path: capitals.jsonl, config: a}"), "config and split need hub"),
         (("{path: capitals.jsonl}", "{path: capitals.jsonl, row: 1}"), "'data.test': unknown key 'row'"),
-        (("{path: capitals.jsonl}", "{pth: capitals.jsonl}"), "'data.test': unknown key 'pth'"),
-        (("{test:", "{tset:"), "'data': unknown split 'tset'"),
-        (("metric:", "csv: {colums: [a]}\nmetric:"), "'csv': unknown key 'colums'"),
+        (("{path:", "{pth:"), "'data.test': unknown key 'pth'; did you mean 'path'?"),
+        (("{test:", "{tset:"), "'data': unknown split 'tset'; did you mean 'test'?"),
+        (("metric:", "csv: {colums: [a]}\nmetric:"), "'csv': unknown key 'colums'; did you mean 'columns'?"),
         (("metric: exact_match", "metric: tests"), "'tests': metric 'tests' needs this key"),
         (("metric: exact_match", "metric: f1\ntests: t"), "'tests': metric 'tests' needs this key"),
         (("metric: exact_match", "metric: f1\ndefault_split: dev"), "'default_split': unknown split 'dev'"),
@@ -179,24 +180,8 @@ def test_an_error_in_a_yaml_file_names_file_and_key(
     assert change[0] in YAML
     with pytest.raises(UsageError) as caught:
         load(tmp_path, YAML.replace(*change))
-    assert said in str(caught.value)
+    assert said in f"{caught.value}; {caught.value.hint}"
     assert str(tmp_path / "capitals.yaml") in str(caught.value)
-
-
-@each_case(
-    ("change", "near"),
-    [
-        (("{test:", "{tset:"), "test"),
-        (("{path:", "{pth:"), "path"),
-        (("metric:", "csv: {colums: [a]}\nmetric:"), "columns"),
-    ],
-)
-def test_a_misspelt_nested_key_is_refused_with_the_nearest_name(
-    tmp_path: Path, change: tuple[str, str], near: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        load(tmp_path, YAML.replace(*change))
-    assert f"did you mean '{near}'?" in str(caught.value.hint)
 
 
 @each_case(
@@ -364,3 +349,36 @@ def test_a_python_file_refuses_other_data(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SUMS)
     with pytest.raises(UsageError, match="makes its own tasks"):
         load_benchmark(str(tmp_path / "own.py"), data="bundled")
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield the entry points of an installed package that has the benchmark `rivers`."""
+    write(tmp_path)
+    information = tmp_path / "rivers-1.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: rivers\nVersion: 1\n")
+    (tmp_path / "rivers.py").write_text(
+        "from pathlib import Path\nfrom dataclasses import replace\n"
+        "from harness.benchmarks.loading import own_definition\n"
+        "BENCHMARKS = (replace(own_definition(Path(__file__).with_name('capitals.yaml')), name='rivers'),)\n"
+    )
+    points = information / "entry_points.txt"
+    points.write_text("[harness.benchmarks]\nrivers = rivers:BENCHMARKS\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    definitions.cache_clear()
+    yield points
+    sys.modules.pop("rivers", None)
+    definitions.cache_clear()
+
+
+def test_a_package_adds_benchmarks_by_an_entry_point(package: Path) -> None:
+    assert "rivers" in definitions()
+    assert {task.benchmark for task in load_benchmark("rivers").tasks} == {"rivers"}
+
+
+def test_a_broken_package_is_named_and_does_not_stop_our_benchmarks(package: Path) -> None:
+    package.write_text("[harness.benchmarks]\nrivers = rivers:NOTHING\n")
+    with pytest.raises(UsageError, match="entry point 'rivers' of package rivers: AttributeError"):
+        definitions()
+    assert load_benchmark("mbpp", data="bundled").tasks

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ def test_an_option_that_has_taken_the_next_option_as_its_value_is_named() -> Non
         app(arguments, standalone_mode=False)
 
 
+@cache
+def whole_command() -> Any:
+    """Return the command with all subcommands, which takes long to make."""
+    return typer.main.get_command(app)
+
+
 def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name in group.list_commands(None):
         command = group.get_command(None, name)
@@ -34,7 +41,7 @@ def list_commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], An
 
 def test_every_option_that_takes_one_value_is_refused_if_it_is_given_twice() -> None:
     taken, number = [], 0
-    whole = typer.main.get_command(app)  # once, because it takes long to make
+    whole = whole_command()
     for names, command in list_commands(whole):
         for param in command.get_params(typer.Context(command)):
             if param.param_type_name != "option" or param.is_flag or param.count or param.multiple:
@@ -58,16 +65,13 @@ def test_a_repeated_name_of_one_option_is_refused() -> None:
 
 
 def test_the_table_of_commands_has_the_texts_of_their_docstrings() -> None:
-    whole = typer.main.get_command(app)
-    listed = {
-        name: whole.get_command(None, name).get_short_help_str(200)  # type: ignore[attr-defined]
-        for name in COMMANDS
-    }
+    whole = whole_command()
+    listed = {name: whole.get_command(None, name).get_short_help_str(200) for name in COMMANDS}
     assert listed == {name: line for name, (_, line) in COMMANDS.items()}
 
 
 def test_every_command_has_examples_that_the_parser_takes() -> None:
-    whole: Any = typer.main.get_command(app)
+    whole = whole_command()
     names = {" ".join(names) for names, _ in list_commands(whole)}
     assert names <= set(EXAMPLES)
     for words in {example for examples in EXAMPLES.values() for example in examples}:

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bundled import load_bundled
 
-from harness.benchmarks import Benchmark, load_benchmark
+from harness.benchmarks import Benchmark
 from harness.core.errors import UsageError
 from harness.runs.agents import ChoosesSamples, build_agent, settings_for
 from harness.runs.filters import TaskFilters
-from harness.runs.plan import describe_unused_samples, list_quarantined, plan_attempts, select_tasks
+from harness.runs.plan import describe_samples, list_quarantined, plan_attempts, select_tasks
 
-MBPP = load_benchmark("mbpp", data="bundled")
+MBPP = load_bundled("mbpp")
 IDS = [task.id for task in MBPP.tasks]
 CATEGORIES = ("Strings", "maths", None)
 
@@ -120,9 +121,10 @@ def test_unused_samples_are_counted_by_reason(tmp_path: Path) -> None:
     agent = build_agent("predictions", settings_for(MBPP, samples=samples), MBPP)
     assert isinstance(agent, ChoosesSamples)
     quarantined = replace(MBPP, quarantined={IDS[2]: "its reference is wrong"})
-    unused = describe_unused_samples(quarantined, MBPP.tasks[:1], agent)
-    assert unused == "samples that are not used: 4 of 5 (1 for quarantined tasks, 3 for unselected tasks)"
-    assert describe_unused_samples(MBPP, MBPP.tasks[:3], agent) is None
+    assert list(describe_samples(quarantined, MBPP.tasks[:1], agent)) == [
+        "samples that are not used: 4 of 5 (1 for quarantined tasks, 3 for unselected tasks)"
+    ]
+    assert list(describe_samples(MBPP, MBPP.tasks[:3], agent)) == []
 
 
 def test_attempts_of_samples_carry_their_lines(tmp_path: Path) -> None:

@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from case_checks import each_case
 
 from harness.benchmarks import (
     Benchmark,
@@ -44,9 +46,9 @@ def worker() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@pytest.fixture(scope="module", params=BUNDLED)
-def benchmark(request: pytest.FixtureRequest) -> Benchmark:
-    return load_benchmark(request.param, data="bundled", **OPTIONS.get(request.param, {}))
+@cache
+def load_bundled(name: str) -> Benchmark:
+    return load_benchmark(name, data="bundled", **OPTIONS.get(name, {}))
 
 
 def plan_of(benchmark: Benchmark) -> list[PlannedAttempt]:
@@ -69,9 +71,9 @@ def differing(
     return [repr(sent)[:200] for sent, found in pairs if sent != found]
 
 
-def test_sent_tasks_equal_those_that_a_new_process_loads(
-    benchmark: Benchmark, worker: ProcessPoolExecutor
-) -> None:
+@each_case("name", BUNDLED)
+def test_sent_tasks_equal_those_that_a_new_process_loads(name: str, worker: ProcessPoolExecutor) -> None:
+    benchmark = load_bundled(name)
     assert benchmark.recipe is not None
     sent = (benchmark.recipe, benchmark.tasks, dict(benchmark.references), plan_of(benchmark))
     assert worker.submit(differing, *sent).result(timeout=120) == []
@@ -102,7 +104,9 @@ def not_plain(value: Any, place: str) -> Iterator[str]:
             yield f"{place} is a {type(value).__name__}"
 
 
-def test_tasks_and_references_are_plain_data(benchmark: Benchmark) -> None:
+@each_case("name", BUNDLED)
+def test_tasks_and_references_are_plain_data(name: str) -> None:
+    benchmark = load_bundled(name)
     found = [(task, benchmark.references[task.id]) for task in benchmark.tasks]
     assert [line for task, reference in found for line in not_plain((task, reference), task.id)] == []
 

@@ -20,7 +20,7 @@ from harness.environments.house import environment as house
 from harness.environments.kg import environment as kg
 from harness.environments.os import environment as os
 from harness.environments.os.root_sandbox import ShellEnd, ShellResult
-from harness.environments.published import LENIENT, Published
+from harness.environments.text_protocol import LENIENT, Published
 from harness.environments.web import environment as web
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall
 from harness.runs.agents.chat.actions import Action, FormatError, NativeCalls

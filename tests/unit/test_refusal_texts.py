@@ -34,6 +34,13 @@ from harness.service.verdicts.source_parser import SourceParser
             "'samples.0.tests' needs 'stdin', 'calls', 'asserts' as 'kind'",
         ),
         (GradeRequest, b'{"samples": [{"solution": "x", "tests": {}}]}', "'samples.0.tests' lacks 'kind'"),
+        # The place has only the keys of the request, and not the names of our models.
+        (
+            GradeRequest,
+            b'{"samples": [{"solution": "", "tests": {"kind": "stdin", "tests": [{"stdin": "3"}]}}]}',
+            "'samples.0.tests.tests.0.stdin' is not a known field, and 'samples.0.tests.tests.0.input' is",
+        ),
+        (GradeRequest, b"[1]", "the body must be keys and values, not [1]"),
     ],
 )
 def test_a_request_that_cannot_be_read_is_refused_in_plain_words(

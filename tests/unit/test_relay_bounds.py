@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from case_checks import each_case
 from model_server import ModelServer
-from relay_fixtures import TOKEN, Relay, exchange, open_relay
+from relay_fixtures import TOKEN, Relay, connect_to, exchange, open_relay
 from starlette.types import Receive, Scope, Send
 from streamed_events import stream_completion
 
-from harness.models.relay import app, serving
 from harness.models.relay import exchange as exchange_module
+from harness.models.relay import serving
 from harness.models.relay.app import make_relay_app
 from harness.models.relay.exchange import Answer
 from harness.models.relay.serving import serve_app
@@ -121,10 +120,7 @@ async def test_bytes_of_all_bodies_together_are_bounded(
     monkeypatch.setattr("harness.models.relay.app.MOST_BODY_BYTES", 1000)
     app = make_relay_app(TOKEN, model=relay.session, mcp=None)
     async with serve_app(app) as server:
-        ours, theirs = socket.socketpair()
-        server.accept(theirs)
-        ours.setblocking(False)
-        answer = await exchange(ours, request(body=BODY + b" " * 1000))
+        answer = await exchange(connect_to(server), request(body=BODY + b" " * 1000))
     assert read_status(answer) == 429
 
 
@@ -134,9 +130,7 @@ async def test_a_body_with_many_values_is_refused_before_its_end(
     monkeypatch.setattr("harness.models.relay.app.MOST_BODY_BYTES", 100_000)
     app = make_relay_app(TOKEN, model=relay.session, mcp=None)
     async with serve_app(app) as served:
-        ours, theirs = socket.socketpair()
-        served.accept(theirs)
-        ours.setblocking(False)
+        ours = connect_to(served)
         # The body would end after twice as many bytes.
         answer = await exchange(ours, request(body=b"[" + b"[]," * 20_000)[:-30_000])
     assert read_status(answer) == 413
@@ -148,14 +142,14 @@ async def test_a_body_with_many_values_is_refused_before_its_end(
 async def test_a_head_that_does_not_end_is_cut_off(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, begun: bytes
 ) -> None:
-    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(exchange_module, "HEAD_SECONDS", 0.05)
     assert await exchange(relay.connect(), begun) == b""
 
 
 async def test_the_second_head_of_a_connection_must_end_too(
     relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(exchange_module, "HEAD_SECONDS", 0.05)
     first = request().replace(b"Connection: close\r\n", b"")
     answer = await exchange(relay.connect(), first + b"POST /v1")
     assert answer.count(b"HTTP/1.1") == 1
@@ -201,11 +195,8 @@ async def test_nothing_answers_after_the_end_of_the_block(server: ModelServer) -
 async def test_connections_beyond_the_bound_are_closed(relay: Relay) -> None:
     app = make_relay_app(TOKEN, model=relay.session, mcp=None)
     async with serve_app(app, max_connections=2) as server:
-        pairs = [socket.socketpair() for _ in range(3)]
-        for ours, theirs in pairs:
-            ours.setblocking(False)
-            server.accept(theirs)
-        answers = [read_status(await exchange(ours, request())) for ours, _ in reversed(pairs)]
+        connections = [connect_to(server) for _ in range(3)]
+        answers = [read_status(await exchange(each, request())) for each in reversed(connections)]
     assert answers == [0, 200, 200]
 
 
@@ -219,15 +210,11 @@ async def test_a_full_server_closes_the_connection_that_has_waited_longest(
     async with serve_app(app, max_connections=2) as server:
         waiting = []
         for _ in range(2):
-            ours, theirs = socket.socketpair()
-            ours.setblocking(False)
-            server.accept(theirs)
+            ours = connect_to(server)
             await loop.sock_sendall(ours, begun)
             waiting.append(ours)
         await asyncio.sleep(0.01)
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        server.accept(theirs)
+        ours = connect_to(server)
         assert read_status(await exchange(ours, request())) == 200
         assert await exchange(waiting[0], b"") == b""
         assert read_status(await exchange(waiting[1], request()[len(begun) :])) == 200
@@ -258,9 +245,7 @@ async def test_the_tools_get_no_message_with_many_values(
     async with serve_app(app) as served:
         answers = []
         for count in (50, 51):
-            ours, theirs = socket.socketpair()
-            served.accept(theirs)
-            ours.setblocking(False)
+            ours = connect_to(served)
             body = json.dumps(dict.fromkeys(map(str, range(count)), "[,")).encode()
             answers.append(await exchange(ours, request("/mcp", body=body)))
     assert list(map(read_status, answers)) == [200, 413]
@@ -280,8 +265,6 @@ async def test_the_tools_get_a_request_only_with_the_token(relay: Relay) -> None
     async with serve_app(app) as server:
         statuses = []
         for fields, path in ((KEY, "/mcp"), ("", "/mcp"), (KEY, "/mcp/x"), (KEY, "/v1/models")):
-            ours, theirs = socket.socketpair()
-            server.accept(theirs)
-            ours.setblocking(False)
+            ours = connect_to(server)
             statuses.append(read_status(await exchange(ours, request(path, fields=fields))))
     assert (statuses, reached) == ([200, 401, 404, 404], ["/mcp"])

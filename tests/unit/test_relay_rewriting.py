@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from harness.models.endpoint import Api
 from harness.models.messages import ToolSchema
 from harness.models.relay.errors import RelayError
-from harness.models.relay.exchange import rewrite_request
+from harness.models.relay.model_routes import rewrite_request
 
 FIELDS = [
     *(
@@ -78,9 +78,16 @@ def test_no_address_in_a_place_of_media_passes(api: Api) -> None:
             "content": [{"type": "image", "source": {"url": address}}],
         },
         {"type": "video_url", "video_url": {"url": address}},
+        {"type": "input_audio", "input_audio": {"data": address}},
+        {"type": "file", "file": {"file_data": " " * 5000 + address}},
     ]
-    messages = [{"role": "user", "content": [part]} for part in parts]
-    body = {"messages": messages, "input": messages, "max_tokens": 5}
+    # A content that is neither a text nor a list.
+    source = {"type": "image", "source": {"type": "url", "url": address}, "image_url": {"url": address}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": source}
+    contents: list[Any] = [*([part] for part in parts), source, [result]]
+    messages = [{"role": "user", "content": content} for content in contents]
+    items = [{"type": "function_call_output", "call_id": "c", "output": source}]
+    body = {"messages": messages, "input": [*messages, *items], "max_tokens": 5}
     request = rewrite_request(api, body, keeps_parameters=False, marks={})
     assert "example.com" not in json.dumps(request.body)
 

@@ -16,7 +16,6 @@ from harness.audit.relay_attacks import (
     check_requests,
     list_relay_attacks,
 )
-from harness.audit.suite import list_attacks
 from harness.core.errors import UsageError
 
 KEY, MARK, MODEL = "sk-of-the-test", "mark-of-the-test", "model-of-the-test"
@@ -112,10 +111,6 @@ def test_every_attack_on_the_relay_is_a_program_of_its_class() -> None:
     for attack in attacks:
         compile(attack.program, attack.name, "exec")
         assert attack.description
-
-
-def test_no_benchmark_is_attacked_by_an_attack_on_the_relay() -> None:
-    assert not any(attack.kind is Kind.RELAY for attack in list_attacks())
 
 
 def test_an_unknown_attack_is_refused_with_the_nearest_name() -> None:

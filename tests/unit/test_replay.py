@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,28 @@ async def record(folder: Path, *task_ids: str, agent: Any = "oracle", **options:
     )
 
 
+@pytest.fixture(scope="module")
+def oracle_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """Return a run of the oracle at two tasks, which `recorded` copies for each test."""
+    return asyncio.run(record(tmp_path_factory.mktemp("oracle"), CARD, HOUSE))
+
+
+@pytest.fixture
+def recorded(oracle_run: RunResult, tmp_path: Path) -> RunResult:
+    return copy_run(oracle_run, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def late_run(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """Return a run with three calls of tools in each attempt."""
+    return asyncio.run(record(tmp_path_factory.mktemp("late"), CARD, "lateral/sample/0", agent=submit_late))
+
+
+def copy_run(result: RunResult, folder: Path) -> RunResult:
+    copied = shutil.copytree(result.folder, folder / "runs" / result.folder.name)
+    return replace(result, folder=copied)
+
+
 async def replay(recorded: RunResult, **options: Any) -> RunResult:
     output_dir = str(recorded.folder.parent)
     return await run("agentbench", replay_from=str(recorded.folder), output_dir=output_dir, **options)
@@ -110,7 +134,6 @@ async def test_no_observation_of_the_oracle_differs_in_any_world_on_the_host(tmp
     recorded = await record(
         tmp_path,
         filter_category=worlds,
-        n_samples=2,
         sample_size=20,
         seed=5,
         options={"card": {"shuffle": True}},
@@ -123,9 +146,7 @@ async def test_no_observation_of_the_oracle_differs_in_any_world_on_the_host(tmp
     assert [each.task_id for each in again.attempts] == [each.task_id for each in recorded.attempts]
 
 
-async def test_an_edited_observation_is_named_and_all_actions_are_still_done(tmp_path: Path) -> None:
-    recorded = await record(tmp_path, CARD, HOUSE)
-
+async def test_an_edited_observation_is_named_and_all_actions_are_still_done(recorded: RunResult) -> None:
     def change(entries: list[dict[str, Any]]) -> None:
         entries[3]["observation"] = entries[3]["observation"][:7] + "\x1b[31m" + entries[3]["observation"][7:]
         entries[4]["refused"] = True
@@ -189,9 +210,9 @@ async def test_an_agent_cannot_write_an_entry_that_is_replayed(tmp_path: Path) -
     ids=["cut", "cut in a line", "gap", "no JSON", "types", "version", "arguments", "terminal"],
 )
 async def test_a_damaged_transcript_ends_its_attempt_alone(
-    damage: Callable[[str], str], fault: str, tmp_path: Path
+    late_run: RunResult, damage: Callable[[str], str], fault: str, tmp_path: Path
 ) -> None:
-    recorded = await record(tmp_path, CARD, "lateral/sample/0", agent=submit_late)
+    recorded = copy_run(late_run, tmp_path)
     path = recorded.folder / "transcripts" / transcript_name(CARD, 0)
     path.write_text(damage(path.read_text()))
     again = await replay(recorded)
@@ -211,25 +232,23 @@ async def submit_late(context: AttemptContext) -> str:
     return "42"
 
 
-async def test_a_transcript_that_is_gone_is_named(tmp_path: Path) -> None:
-    recorded = await record(tmp_path, CARD)
+async def test_a_transcript_that_is_gone_is_named(recorded: RunResult) -> None:
     (recorded.folder / "transcripts" / transcript_name(CARD, 0)).unlink()
-    (attempt,) = (await replay(recorded)).attempts
+    (attempt,) = (await replay(recorded, task_ids=[CARD])).attempts
     assert "cannot be read: No such file or directory" in str(attempt.error)
 
 
-async def test_the_sql_of_a_reference_is_replayed_for_the_oracle_alone(tmp_path: Path) -> None:
-    recorded = await record(tmp_path, CARD)
+async def test_the_sql_of_a_reference_is_replayed_for_the_oracle_alone(recorded: RunResult) -> None:
     edit_transcript(
         recorded,
         CARD,
         lambda entries: entries.insert(1, {"kind": "reference", "text": "", "observation": ""}),
     )
-    (attempt,) = (await replay(recorded)).attempts
+    (attempt,) = (await replay(recorded, task_ids=[CARD])).attempts
     assert "has no database" in str(attempt.error)
     manifest = json.loads((recorded.folder / "manifest.json").read_text())
     (recorded.folder / "manifest.json").write_text(json.dumps({**manifest, "agent": "chat"}))
-    (attempt,) = (await replay(recorded)).attempts
+    (attempt,) = (await replay(recorded, task_ids=[CARD])).attempts
     assert ":2: is a reference, which only the oracle runs" in str(attempt.error)
 
 
@@ -277,8 +296,7 @@ async def test_recorded_judgements_stand_for_the_judge(server: ModelServer, tmp_
     assert server.asked == []
 
 
-async def test_a_replay_that_was_interrupted_is_resumed(tmp_path: Path) -> None:
-    recorded = await record(tmp_path, CARD, HOUSE)
+async def test_a_replay_that_was_interrupted_is_resumed(recorded: RunResult) -> None:
     again = await replay(recorded)
     attempts = again.folder / "attempts.jsonl"
     attempts.write_text(attempts.read_text().splitlines(keepends=True)[0])
@@ -338,8 +356,7 @@ async def test_attempts_without_a_verdict_are_not_replayed(
     assert "1 recorded attempts have no verdict" in capsys.readouterr().out
 
 
-async def test_unsuitable_runs_are_refused(tmp_path: Path) -> None:
-    recorded = await record(tmp_path, CARD)
+async def test_unsuitable_runs_are_refused(recorded: RunResult) -> None:
     folder = str(recorded.folder)
     with pytest.raises(UsageError, match='is a run of "agentbench", not of "mbpp"'):
         load(replay_from=folder, benchmark="mbpp")
@@ -359,7 +376,7 @@ async def test_unsuitable_runs_are_refused(tmp_path: Path) -> None:
     path = recorded.folder / "attempts.jsonl"
     text = path.read_text()
     path.write_text(text + "{}\n")
-    with pytest.raises(UsageError, match=r"attempts\.jsonl:2: is not an attempt record"):
+    with pytest.raises(UsageError, match=r"attempts\.jsonl:3: is not an attempt record"):
         load(replay_from=folder)
     path.write_text(text.replace(CARD, "card/dev/none"))
     with pytest.raises(UsageError, match="1 of its tasks are not in this data: card/dev/none"):

@@ -108,7 +108,7 @@ FORMS: dict[str, list[str]] = {
         f"<|start|>assistant<|channel|>final<|message|>{FENCED}",
         f"analysisWe add one.\n```\n0\n```assistantfinal{FENCED}",
     ],
-    # Fences in docstrings, and quotes that are none.
+    # Fences in docstrings, and quotes that open no text.
     DOCUMENTED: [
         f"```python\n{DOCUMENTED}\n```",
         f"```\n{DOCUMENTED}\n```\nIt adds one.",
@@ -178,7 +178,7 @@ def test_a_mark_of_a_template_inside_of_a_text_stays() -> None:
     ],
 )
 def test_reading_takes_linear_time(piece: str) -> None:
-    reply = text_of_length(piece, 1_500_000)
+    reply = text_of_length(piece, 600_000)
     extract_code(reply, CodeRule.FENCED, entry_point="f")
     extract_code(f"```python\n{reply}", CodeRule.FENCED)
 

@@ -6,16 +6,17 @@ import json
 import re
 from pathlib import Path
 
+from bundled import load_bundled
 from case_checks import each_case
 
-from harness.benchmarks import Definition, definitions, load_benchmark
+from harness.benchmarks import Definition, definitions
 from harness.benchmarks.programs import SubmitProgram
 from harness.benchmarks.replies import CodeRule
 from harness.core.scoring.answers import MAX_REPLY_CHARACTERS
 from harness.core.types import Task
 
 PAGE = (Path(__file__).parents[2] / "docs" / "replies.md").read_text()
-SAMPLES = {name: load_benchmark(name, data="bundled") for name in definitions()}
+SAMPLES = {name: load_bundled(name) for name in definitions()}
 
 
 def table(marker: str) -> list[list[str]]:

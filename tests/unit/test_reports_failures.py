@@ -6,19 +6,20 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from attempt_records import make_record
 from case_checks import each_case
 
 from harness.core.text import quote_argument
 from harness.core.types import AttemptRecord, Status
 from harness.reports.failures import find_first_failure, write_show_command
 
-FAILED = AttemptRecord("failed", 0, 3, None, False, Status.FAILED, 0.0, {}, "", "", 0.1, None)
-TIMEOUT = replace(FAILED, task_id="timeout", status=Status.TIMEOUT)
-REFUSED = replace(FAILED, task_id="refused", status=Status.AGENT_ERROR)
-LOST = replace(FAILED, task_id="lost", status=Status.INFRA_ERROR)
-MISSING = replace(REFUSED, task_id="missing", sample_line=None)
-CANCELLED = replace(FAILED, task_id="cancelled", status=Status.CANCELLED)
-PASSED = replace(FAILED, task_id="passed", status=Status.PASSED, resolved=True)
+FAILED = make_record("failed", sample_line=3)
+TIMEOUT = make_record("timeout", Status.TIMEOUT, sample_line=3)
+REFUSED = make_record("refused", Status.AGENT_ERROR, sample_line=3)
+LOST = make_record("lost", Status.INFRA_ERROR, sample_line=3)
+MISSING = make_record("missing", Status.AGENT_ERROR)
+CANCELLED = make_record("cancelled", Status.CANCELLED, sample_line=3)
+PASSED = make_record("passed", Status.PASSED, sample_line=3)
 RUN = Path("runs/1")
 
 

@@ -3,13 +3,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from attempt_records import make_record
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.core.types import AttemptRecord, Status
 from harness.reports.console import FittingAttempts, fit_attempts
 
-ATTEMPT = AttemptRecord("", 0, None, None, False, Status.FAILED, 0.0, {}, "", "", 0.0, None)
+ATTEMPT = make_record()
 
 
 def fit(sizes: list[tuple[Status, int]], room: int) -> tuple[FittingAttempts, int]:

@@ -3,31 +3,32 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from attempt_records import make_manifest
 from viewer_fixtures import read_page_texts
 
 from harness.core.errors import UsageError
 from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import format_names, load_format
+from harness.reports.recorded_attempts import WallTime
 from harness.reports.run_folder import read_attempt, read_run
 from harness.runs.records import to_json
 from harness.runs.store import ATTEMPTS, MANIFEST, SUMMARY, RunStore
 
 RECORD = AttemptRecord("t", 0, None, "c", True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
-MANIFEST_VALUES = {
-    "schema_version": 1,
-    "run_id": "r",
-    "benchmark": "b",
-    "agent": "oracle",
-    "source": "path",
-    "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-    "images": {},
-    "config": {"benchmark": "b"},
-}
+# Attempts of three tasks, of which one has no record, in the order that they ended.
+TIMED = [
+    replace(RECORD, task_id="c", duration_seconds=40.0, started_at="2026-01-01T00:00:05Z"),
+    replace(RECORD, task_id="a", duration_seconds=40.0, attempt=1, started_at="2026-01-01T00:00:01Z"),
+    replace(RECORD, task_id="a", duration_seconds=40.0, started_at="2026-01-01T00:00:00Z"),
+]
+MANIFEST_VALUES = make_manifest()
 SUMMARY_VALUES = {
     "total": 1,
     "attempts": 1,
@@ -202,3 +203,57 @@ def test_an_attempt_that_a_task_lacks_is_refused_with_those_that_it_has(killed_r
 def test_another_folder_is_no_run_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not a run folder: manifest\.json"):
         read_run(tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600))
+    planned = {"tasks": 3, "attempts": 6, "task_ids": ["a", "b", "c"]}
+    manifest = {**MANIFEST_VALUES, "started_at": started, "planned": planned}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    (tmp_path / ATTEMPTS).write_text("".join(f"{to_json(record)}\n" for record in TIMED))
+    return tmp_path
+
+
+@pytest.fixture
+def live_folder(folder: Path) -> Iterator[Path]:
+    with closing(RunStore(folder)):
+        yield folder
+
+
+def test_attempts_that_have_not_begun_are_to_come_while_the_run_goes_on(live_folder: Path) -> None:
+    results = json.loads(write("json", live_folder))
+    assert results["run"]["state"] == "running"
+    assert results["summary"]["statuses"] == {"passed": 3, "to_come": 3}
+    assert results["summary"]["rate"] is None
+    texts = {name: write(name, live_folder) for name in ("table", "markdown", "html")}
+    assert {name for name, text in texts.items() if "to come" not in text} == set()
+    assert "| cancelled" not in texts["markdown"]
+    assert ">cancelled<" not in texts["html"]
+
+
+def test_the_duration_of_a_run_under_way_begins_with_its_start(live_folder: Path) -> None:
+    assert read_run(live_folder).duration_seconds >= 3600
+
+
+def test_the_duration_of_a_killed_run_counts_parallel_attempts_once(folder: Path) -> None:
+    assert read_run(folder).duration_seconds == pytest.approx(45.0)
+
+
+def test_time_between_two_parts_of_a_run_does_not_count() -> None:
+    times = WallTime()
+    times.add(replace(TIMED[0], started_at="2026-01-01T00:00:00Z"))
+    times.add(replace(TIMED[0], started_at="2026-01-01T08:00:00Z"))
+    assert times.seconds == pytest.approx(80.0)
+
+
+def test_attempts_are_in_the_order_of_the_plan(folder: Path) -> None:
+    assert [(each.task_id, each.attempt) for each in read_run(folder).attempts()] == [
+        ("a", 0),
+        ("a", 1),
+        ("c", 0),
+    ]
+
+
+def test_markdown_has_no_two_empty_lines_in_a_row(folder: Path) -> None:
+    assert "\n\n\n" not in write("markdown", folder)

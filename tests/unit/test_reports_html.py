@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from attempt_records import make_record
 from case_checks import each_case
 from viewer_fixtures import read_page_data, read_page_texts
 
@@ -40,14 +41,11 @@ SUMMARY = Summary(
     rate_interval=RateInterval(0.0456, 0.6994, 4),
     first_attempt_rate=0.25,
 )
-FAILED = AttemptRecord(
-    task_id="HumanEval/0",
+FAILED = make_record(
+    "HumanEval/0",
     attempt=1,
     sample_line=7,
     category="string",
-    resolved=False,
-    status=Status.FAILED,
-    score=0.0,
     metrics={"phase": "evaluator", "tests": {"passed": 3}},
     agent_output="def f():\n    return 1",
     expected_output="2",
@@ -236,11 +234,7 @@ def summary_of(number: int) -> Summary:
     return replace(SUMMARY, total=number, attempts=number, statuses=dict(statuses))
 
 
-LONG_TEXTS = {
-    "agent_output": "\u6570<&" * 2000,
-    "error": '"' * 5000,
-    "expected_output": "\u202e" * 5000,
-}
+LONG_TEXTS = {"agent_output": "\u6570<&" * 2000, "error": '"' * 5000, "expected_output": "\u202e" * 5000}
 MANY_METRICS = {"category": "&" * 5000, "metrics": {f"metric-{place}": "<" * 50 for place in range(50)}}
 
 

@@ -10,15 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import pytest
+from attempt_records import make_attempt
 from case_checks import each_case
 from rich.console import Console
 
-from harness.core.types import AttemptRecord, Status, Task
+from harness.core.types import Status, Task
 from harness.reports.console import is_live, is_terminal
 from harness.reports.figures import Tally
 from harness.reports.live_progress import LiveProgress
@@ -42,23 +42,6 @@ class Clock:
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-def record(status: Status = Status.PASSED) -> AttemptRecord:
-    return AttemptRecord(
-        task_id="t/1",
-        attempt=0,
-        sample_line=None,
-        category=None,
-        resolved=status is Status.PASSED,
-        status=status,
-        score=None,
-        metrics={},
-        agent_output="",
-        expected_output="",
-        duration_seconds=0.1,
-        error=None,
-    )
 
 
 def planned(name: str, category: str | None = None) -> PlannedAttempt:
@@ -88,7 +71,7 @@ def live() -> LiveProgress:
 
 
 def test_each_category_has_a_bar(live: LiveProgress) -> None:
-    live.on_attempt(replace(record(), category="db"))
+    live.on_attempt(make_attempt(category="db"))
     _, *lines = draw(live)
     assert [line.split("  ")[-2:] for line in lines[1:2]] == [["1/4", "passed 1"]]
     assert [line.lstrip("━ ").split()[0] for line in lines] == ["os", "db", "\\x1b[2Jevil"]
@@ -96,7 +79,7 @@ def test_each_category_has_a_bar(live: LiveProgress) -> None:
 
 def test_a_category_that_is_done_comes_last(live: LiveProgress) -> None:
     for _ in range(5):
-        live.on_attempt(replace(record(), category="os"))
+        live.on_attempt(make_attempt(category="os"))
     assert "6/6" in draw(live)[-1]
 
 
@@ -125,7 +108,7 @@ def run_plain(attempts: int, seconds_each: float, *, finished: int = 0) -> list[
     progress.on_start(attempts=attempts, finished=finished, concurrency=4)
     for _ in range(attempts - finished):
         clock.now += seconds_each
-        progress.on_attempt(record())
+        progress.on_attempt(make_attempt())
     progress.on_end()
     return stream.getvalue().splitlines()
 
@@ -167,7 +150,7 @@ def test_an_interrupted_run_ends_in_what_was_done() -> None:
     progress = PlainProgress(stream, clock)
     progress.on_start(attempts=10, finished=0, concurrency=1)
     for status in (Status.PASSED, Status.FAILED, Status.TIMEOUT, Status.INFRA_ERROR):
-        progress.on_attempt(record(status))
+        progress.on_attempt(make_attempt(status))
     clock.now += 2
     progress.on_end()
     progress.on_end()
@@ -250,7 +233,7 @@ def test_quiet_leaves_the_notes() -> None:
     observer = progress_display(stream, quiet=True)
     assert isinstance(observer, NotesOnly)
     observer.on_start(attempts=1, finished=0, concurrency=1)
-    observer.on_attempt(record())
+    observer.on_attempt(make_attempt())
     observer.note("the hub cannot be reached")
     observer.on_end()
     assert stream.getvalue() == "the hub cannot be reached\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_record
 
 from harness.core.types import AttemptRecord, DataSource, RateInterval, Status, Summary
 from harness.reports.table import print_record_details, print_summary
@@ -22,15 +23,9 @@ SUMMARY = Summary(
     rate_interval=RateInterval(0.3094, 0.4980, 100),
     first_attempt_rate=0.4,
 )
-FAILED = AttemptRecord(
-    task_id="mbpp/11",
-    attempt=0,
-    sample_line=None,
+FAILED = make_record(
+    "mbpp/11",
     category="only",
-    resolved=False,
-    status=Status.FAILED,
-    score=0.0,
-    metrics={},
     agent_output="def f():\n    return 1\n",
     expected_output="2",
     duration_seconds=0.31,

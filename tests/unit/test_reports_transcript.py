@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_record
+from case_checks import each_case
 from viewer_fixtures import read_page_data
 
 from harness.core.errors import DataError
@@ -28,6 +30,66 @@ CALL: dict[str, Any] = {
     "seconds": 0.0031,
 }
 
+MODEL: dict[str, Any] = {
+    "kind": "model",
+    "request": 1,
+    "messages": [
+        {"role": "system", "text": "Use a tool."},
+        {"role": "user", "text": "How many files are there?\n"},
+    ],
+    "reply": {
+        "text": "Let me look.",
+        "reasoning": "think " * 1000,
+        "tool_calls": [{"id": "c1", "name": "bash", "arguments": '{"command": "ls'}],
+        "finish": "length",
+    },
+    "usage": {"input_tokens": 1200, "output_tokens": 30, "reasoning_tokens": 20, "cached_tokens": None},
+    "seconds": 0.81,
+    "waiting_seconds": 0.2,
+    "retries": 2,
+    "cached": False,
+    "parameters": {"temperature": 0},
+}
+SERVER = {"kind": "mcp_server", "server": "files"}
+# The entries of a transcript, and the text that shows them.
+FORMS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "call": ([CALL], "[1] bash  (0.0031 s)\n  $ ls\n  $ wc -l\n  | a\n  | b\n"),
+    "escaped": ([{**CALL, "observation": "\x1b[2Jgone"}], "  | \\x1b[2Jgone\n"),
+    "refused": ([{**CALL, "arguments": {"wrds": "KEY"}, "refused": True}], '  $ {"wrds": "KEY"}\n'),
+    "answer": ([{"output": "three\nfiles\x1b[2J"}], "\n[output]\n  | three\n  | files\\x1b[2J\n"),
+    "exception": (
+        [{"error": "KeyError: 'a'", "traceback": "Traceback\n  in attempt\n"}],
+        "\n[agent error] KeyError: 'a'\n  | Traceback\n  |   in attempt\n",
+    ),
+    "shared request": (
+        [{**MODEL, "n": 5, "parameters": {"seed": 7}}],
+        "[request 1]  (one request for 5 attempts, 1,200 tokens in",
+    ),
+    "short wait": (
+        [{**MODEL, "waiting_seconds": 0.0001}],
+        "(1,200 tokens in, 30 out (20 reasoning), 0.81 s, retries: 2)",
+    ),
+    "context": ([{"kind": "context", "text": "cut"}], "\n[context]\n  | cut\n"),
+    "format error": (
+        [{"kind": "format_error", "name": "unknown_tool", "advice": "Call bash."}],
+        "\n[format error] unknown_tool\n  | Call bash.\n",
+    ),
+    "of a user": ([{"mine": [1]}], '\n[entry]\n  | {"mine": [1]}\n'),
+    "of an unknown kind": (
+        [{"kind": "of a user", "x": 2}],
+        '\n[entry]\n  | {"kind": "of a user", "x": 2}\n',
+    ),
+    "server": ([{**SERVER, "tools": 3, "seconds": 0.4}], "\n[mcp server files] tools: 3  (0.4 s)\n"),
+    "failed server": (
+        [{**SERVER, "error": "no licence\x1b[2J"}],
+        "\n[mcp server files] gives no tools\n  | no licence\\x1b[2J\n",
+    ),
+    "tool left out": (
+        [{**SERVER, "tool": "read", "left_out": "its schema is not valid"}],
+        "\n[mcp server files] the tool read is left out\n  | its schema is not valid\n",
+    ),
+}
+
 
 def kept(folder: Path, *entries: dict[str, Any], task_id: str = "os/dev/1") -> None:
     with closing(RunStore(folder)) as store:
@@ -42,33 +104,14 @@ def shown(folder: Path, task_id: str = "os/dev/1", **options: Any) -> str:
     return stream.getvalue()
 
 
-def test_a_turn_shows_its_call_and_its_observation(tmp_path: Path) -> None:
-    kept(tmp_path, PROMPT, CALL)
-    expected = """How many files are there?
-
-[1] bash  (0.0031 s)
-  $ ls
-  $ wc -l
-  | a
-  | b
-"""
-    assert shown(tmp_path) == expected
-
-
-def test_an_answer_without_an_environment_is_shown_after_the_prompt(tmp_path: Path) -> None:
-    kept(tmp_path, PROMPT, {"output": "three\nfiles\x1b[2J"})
-    expected = "How many files are there?\n\n[output]\n  | three\n  | files\\x1b[2J\n"
-    assert shown(tmp_path) == expected
-
-
-def test_an_exception_of_an_agent_is_shown_with_its_traceback(tmp_path: Path) -> None:
-    kept(tmp_path, PROMPT, {"error": "KeyError: 'a'", "traceback": "Traceback\n  in attempt\n"})
-    assert shown(tmp_path).endswith("[agent error] KeyError: 'a'\n  | Traceback\n  |   in attempt\n")
-
-
-def test_escape_sequences_of_an_agent_do_not_reach_the_terminal(tmp_path: Path) -> None:
-    kept(tmp_path, {**CALL, "observation": "\x1b[2Jgone"})
-    assert "\x1b" not in shown(tmp_path)
+@each_case("form", FORMS)
+def test_an_entry_has_its_form(tmp_path: Path, form: str) -> None:
+    entries, expected = FORMS[form]
+    kept(tmp_path, PROMPT, *entries)
+    text = shown(tmp_path)
+    assert text.startswith(f"{PROMPT['prompt']}\n\n")
+    assert expected in text
+    assert "\x1b" not in text
 
 
 def test_every_long_text_is_cut_and_names_the_file_that_has_the_whole(tmp_path: Path) -> None:
@@ -130,33 +173,6 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
         shown(tmp_path)
 
 
-def test_a_refused_call_is_shown_with_the_names_of_its_arguments(tmp_path: Path) -> None:
-    kept(tmp_path, {**CALL, "arguments": {"wrds": "KEY"}, "refused": True})
-    assert '  $ {"wrds": "KEY"}\n' in shown(tmp_path)
-
-
-MODEL: dict[str, Any] = {
-    "kind": "model",
-    "request": 1,
-    "messages": [
-        {"role": "system", "text": "Use a tool."},
-        {"role": "user", "text": "How many files are there?\n"},
-    ],
-    "reply": {
-        "text": "Let me look.",
-        "reasoning": "think " * 1000,
-        "tool_calls": [{"id": "c1", "name": "bash", "arguments": '{"command": "ls'}],
-        "finish": "length",
-    },
-    "usage": {"input_tokens": 1200, "output_tokens": 30, "reasoning_tokens": 20, "cached_tokens": None},
-    "seconds": 0.81,
-    "waiting_seconds": 0.2,
-    "retries": 2,
-    "cached": False,
-    "parameters": {"temperature": 0},
-}
-
-
 def test_a_request_shows_its_new_messages_and_its_reply(tmp_path: Path) -> None:
     kept(tmp_path, {**PROMPT, "schema_version": 1}, MODEL)
     text = shown(tmp_path)
@@ -180,11 +196,6 @@ def test_a_request_shows_its_new_messages_and_its_reply(tmp_path: Path) -> None:
   finish: length
 """
     )
-
-
-def test_a_request_that_attempts_shared_is_shown_as_one(tmp_path: Path) -> None:
-    kept(tmp_path, {**MODEL, "n": 5, "parameters": {"seed": 7}})
-    assert "[request 1]  (one request for 5 attempts, 1,200 tokens in" in shown(tmp_path)
 
 
 def test_an_observation_that_goes_to_the_model_is_shown_once(tmp_path: Path) -> None:
@@ -250,32 +261,6 @@ def test_reasoning_is_dimmed_on_a_terminal(tmp_path: Path, monkeypatch: pytest.M
     assert "\x1b[2m  | think" in stream.getvalue()
 
 
-def test_notes_on_the_context_and_the_format_are_shown(tmp_path: Path) -> None:
-    kept(
-        tmp_path,
-        {"kind": "context", "text": "the server cut the context"},
-        {"kind": "format_error", "name": "unknown_tool", "advice": "Call bash."},
-        {"mine": [1]},
-        {"kind": "of a user", "x": 2},
-    )
-    assert (
-        shown(tmp_path)
-        == """
-[context]
-  | the server cut the context
-
-[format error] unknown_tool
-  | Call bash.
-
-[entry]
-  | {"mine": [1]}
-
-[entry]
-  | {"kind": "of a user", "x": 2}
-"""
-    )
-
-
 def test_a_request_of_the_wrong_types_is_shown_as_it_is(tmp_path: Path) -> None:
     broken = {
         "kind": "model",
@@ -296,7 +281,7 @@ def test_a_transcript_of_another_version_is_refused(tmp_path: Path) -> None:
         shown(tmp_path)
 
 
-RECORD = AttemptRecord("os/dev/1", 0, None, None, True, Status.PASSED, 1.0, {"rounds": 1}, "", "", 0.1, None)
+RECORD = make_record("os/dev/1", Status.PASSED, metrics={"rounds": 1})
 
 
 def page(folder: Path, record: AttemptRecord = RECORD) -> str:
@@ -328,23 +313,3 @@ def test_a_broken_transcript_does_not_break_the_page(tmp_path: Path) -> None:
     (path,) = (tmp_path / "transcripts").iterdir()
     path.write_text("[]\n")
     assert "The transcript cannot be read: " in page(tmp_path)
-
-
-def test_a_short_wait_in_the_queue_is_not_worth_a_mention(tmp_path: Path) -> None:
-    kept(tmp_path, {**PROMPT, "schema_version": 1}, {**MODEL, "waiting_seconds": 0.0001})
-    assert "(1,200 tokens in, 30 out (20 reasoning), 0.81 s, retries: 2)" in shown(tmp_path)
-
-
-def test_the_start_of_an_mcp_server_and_a_tool_that_is_left_out_are_shown(tmp_path: Path) -> None:
-    server = {"kind": "mcp_server", "server": "files"}
-    kept(
-        tmp_path,
-        {**server, "tools": 3, "seconds": 0.4},
-        {**server, "error": "no licence\x1b[2J"},
-        {**server, "tool": "read", "left_out": "its schema is not valid"},
-    )
-    assert shown(tmp_path) == (
-        "\n[mcp server files] tools: 3  (0.4 s)\n"
-        "\n[mcp server files] gives no tools\n  | no licence\\x1b[2J\n"
-        "\n[mcp server files] the tool read is left out\n  | its schema is not valid\n"
-    )

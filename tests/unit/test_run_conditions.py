@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from attempt_records import make_attempt, make_manifest
 from case_checks import each_case
 
-from harness.core.types import AttemptRecord, Status
 from harness.reports.formats import load_format
 from harness.reports.remarks import list_conditions
 from harness.reports.run_folder import read_run
@@ -21,20 +21,9 @@ CONFIG = {"sample_size": 50, "sampling": "random", "seed": 7, "shard": "2/8", "f
 
 
 def write_run(folder: Path, config: dict[str, Any], **values: Any) -> None:
-    record = AttemptRecord("t", 0, None, "c", True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
     summary = {"total": 1, "attempts": 1, "resolved": 1, "rate": 1.0, "pass_at_k": {"1": 1.0}}
     documents = {
-        MANIFEST: {
-            "schema_version": 1,
-            "run_id": "r",
-            "benchmark": "b",
-            "agent": "oracle",
-            "source": "path",
-            "data": {"kind": "path", "location": "p", "sha256": "0" * 64, "rows": 3},
-            "images": {},
-            "config": {"benchmark": "b", **config},
-            **values,
-        },
+        MANIFEST: make_manifest(config={"benchmark": "b", **config}, **values),
         SUMMARY: {
             **summary,
             "source": "path",
@@ -46,7 +35,7 @@ def write_run(folder: Path, config: dict[str, Any], **values: Any) -> None:
             "scores": {},
             "superseded": {"attempts": 3, "resolved": 2},
         },
-        ATTEMPTS: json.loads(to_json(record)),
+        ATTEMPTS: json.loads(to_json(make_attempt())),
     }
     for name, document in documents.items():
         (folder / name).write_text(json.dumps(document) + "\n")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import make_record
 from case_checks import each_case
 
 from harness.core.errors import UsageError
@@ -20,9 +21,9 @@ from harness.reports.run_list import ListedRun, print_runs, read_run_list, write
 from harness.runs.records import to_json
 from harness.runs.store import RunStore
 
-PASSED = AttemptRecord("t", 0, None, None, True, Status.PASSED, 1.0, {}, "out", "out", 0.25, None)
-FAILED = replace(PASSED, task_id="u", resolved=False, status=Status.FAILED)
-CANCELLED = replace(FAILED, task_id="v", status=Status.CANCELLED, score=None)
+PASSED = make_record("t", Status.PASSED)
+FAILED = make_record("u")
+CANCELLED = make_record("v", Status.CANCELLED)
 MANIFEST: dict[str, Any] = {
     "schema_version": 1,
     "run_id": "r",

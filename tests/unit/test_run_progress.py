@@ -10,7 +10,7 @@ from harness import AttemptContext, run
 from harness.core.scoring.numbers import same_number
 from harness.core.types import AttemptRecord, Task
 from harness.environments.text import short_answers
-from harness.reports.recorded_attempts import describe_oldest, describe_stages
+from harness.reports.figures import describe_oldest, describe_stages
 from harness.runs.progress import (
     ActiveAttempt,
     CategorySize,

@@ -455,19 +455,13 @@ async def wait_while(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def claim(pool: SandboxPool, settings: SandboxSettings = SMALL, seconds: float = 10.0) -> int:
-    async with pool.lease(settings, seconds=seconds) as sandbox:
-        return sandbox.number  # type: ignore[attr-defined, no-any-return]
-
-
 async def test_a_prepared_sandbox_is_for_one_lease_without_a_key(sandboxes: Sandboxes) -> None:
     ages: list[float | None] = []
     async with SandboxPool() as pool:
         pool.on_claim = lambda _settings, _seconds, age: ages.append(age)
         assert await pool.prepare(SMALL, 10.0)
-        assert [await number(pool, "a"), await claim(pool, LARGE), await claim(pool), await claim(pool)] == [
-            *(2, 3, 1, 4)
-        ]
+        assert await number(pool, "a") == 2
+        assert [await number(pool, None, each) for each in (LARGE, SMALL, SMALL)] == [3, 1, 4]
         assert [age is not None for age in ages] == [False, True, False]
         pool.discard("a")
 
@@ -490,7 +484,7 @@ async def test_a_lost_sandbox_is_lent_to_nobody(
         await pool.prepare(SMALL, 10.0)
         await number(pool, "a")
         monkeypatch.setattr(Numbered, "is_lost", lost)
-        assert [await claim(pool), await number(pool, "a")] == ([3, 4] if lost else [1, 2])
+        assert [await number(pool, None), await number(pool, "a")] == ([3, 4] if lost else [1, 2])
 
 
 async def test_a_prepared_sandbox_gives_way_to_a_lease_that_lacks_its_memory(
@@ -499,7 +493,7 @@ async def test_a_prepared_sandbox_gives_way_to_a_lease_that_lacks_its_memory(
     monkeypatch.setattr(pools, "IDLE_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=300) as pool:
         assert await pool.prepare(SMALL, 10.0)
-        assert await claim(pool, LARGE) == 2
+        assert await number(pool, None, LARGE) == 2
         async with pool.lease(LARGE, seconds=10.0):
             assert not await pool.prepare(SMALL, 10.0), "no memory is left"
 
@@ -511,12 +505,12 @@ async def test_the_stock_follows_the_demand_of_the_last_minute(
     monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=1000) as pool, Stock(pool) as stock:
         assert stock.count == 0, "nobody has claimed one"
-        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await asyncio.gather(*(number(pool, None) for _ in range(3)))
         await wait_while(lambda: stock.count < 3)
         started = sandboxes.started
-        assert await claim(pool) <= started
+        assert await number(pool, None) <= started
         await wait_while(lambda: stock.count < 4)
-        await claim(pool, LARGE)
+        await number(pool, None, LARGE)
         for _ in range(50):
             await asyncio.sleep(0)
         assert stock.count == 4, "another one of LARGE would exceed half of the memory"
@@ -537,9 +531,9 @@ async def test_the_stock_of_all_kinds_takes_at_most_half_of_the_memory(
     monkeypatch.setattr(stocks, "LOOK_SECONDS", 0.0)
     monkeypatch.setattr(stocks, "BURST_SECONDS", HANG_SECONDS)
     async with SandboxPool(memory_mb=800) as pool, Stock(pool) as stock:
-        await claim(pool, LARGE)
+        await number(pool, None, LARGE)
         await wait_while(lambda: stock.ready < 1)
-        await asyncio.gather(*(claim(pool) for _ in range(3)))
+        await asyncio.gather(*(number(pool, None) for _ in range(3)))
         await wait_while(lambda: stock.ready < 2)
         for _ in range(50):
             await asyncio.sleep(0)

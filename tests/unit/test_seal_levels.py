@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from harness.environments.container.changes import set_apart
 from harness.environments.container.scene import Change, ImageFile, Scene, find_optional
 from harness.environments.container.seal import Level, find_reason, paths_to_describe
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import FileEntry
 
 INSTRUCTION = """
 Fix the program in /workspace/app and write the answer to /results/answer.txt. The service reads

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from harness.service.errors import BusyError, ShareUsedError
-from harness.service.queue import FIRST_SECONDS, FairQueue
+from harness.service.queue import FIRST_SECONDS, LATE_SECONDS, FairQueue
 
 
 class Line:
@@ -21,12 +21,12 @@ class Line:
         self._ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def send(self, name: str, *, wait_seconds: float = 60.0) -> None:
+    async def send(self, name: str, *, wait_seconds: float = 60.0, hold: bool = False) -> None:
         """Let a request enter. Its client is the part of its name before the hyphen."""
         self._ends[name] = asyncio.Event()
 
         async def work() -> None:
-            async with self.queue.enter(name.partition("-")[0], wait_seconds=wait_seconds):
+            async with self.queue.enter(name.partition("-")[0], wait_seconds=wait_seconds, hold=hold):
                 self.begun.append(name)
                 await self._ends[name].wait()
 
@@ -43,6 +43,11 @@ class Line:
         while name not in self.begun:  # noqa: ASYNC110  because the queue has no event to wait for
             await asyncio.sleep(0.001)
 
+    async def wait_for_overdue(self, requests: int) -> None:
+        """Wait until so many requests are overdue. The time limit of the test ends a wait in vain."""
+        while self.queue.overdue < requests:  # noqa: ASYNC110  because the queue has no event to wait for
+            await asyncio.sleep(0.001)
+
     async def end_all(self) -> None:
         """End the requests in the order that they begin."""
         for place in range(len(self.tasks)):
@@ -55,20 +60,14 @@ async def let_all_run() -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_line(places: int, *, most: int = 100, client_share: float = 1.0) -> AsyncIterator[Line]:
-    line = Line(FairQueue(places, most=most, client_share=client_share))
+async def open_line(
+    places: int, *, most: int = 100, client_share: float = 1.0, late_seconds: float = LATE_SECONDS
+) -> AsyncIterator[Line]:
+    line = Line(FairQueue(places, most=most, client_share=client_share, late_seconds=late_seconds))
     yield line
     for task in line.tasks.values():
         task.cancel()
     await asyncio.gather(*line.tasks.values(), return_exceptions=True)
-
-
-async def test_requests_of_one_client_begin_in_their_order() -> None:
-    async with open_line(1) as line:
-        for number in range(4):
-            await line.send(f"a-{number}")
-        await line.end_all()
-        assert line.begun == ["a-0", "a-1", "a-2", "a-3"]
 
 
 async def test_no_more_requests_work_than_there_are_places() -> None:
@@ -76,15 +75,6 @@ async def test_no_more_requests_work_than_there_are_places() -> None:
         for number in range(5):
             await line.send(f"a-{number}")
         assert (line.queue.working, line.queue.waiting) == (2, 3)
-
-
-async def test_a_request_of_another_client_does_not_wait_for_a_long_line() -> None:
-    async with open_line(1) as line:
-        for number in range(4):
-            await line.send(f"a-{number}")
-        await line.send("b-0")
-        await line.end("a-0")
-        assert line.begun == ["a-0", "b-0"]
 
 
 async def test_clients_take_turns() -> None:
@@ -242,70 +232,41 @@ async def test_a_full_line_refuses_held_requests_at_once() -> None:
 
 
 async def test_a_client_with_overdue_requests_has_its_turn_in_each_round_and_no_more() -> None:
-    queue = FairQueue(2, most=20)
-    begun: list[str] = []
-
-    async def work(name: str, end: asyncio.Event, *, hold: bool = False) -> None:
-        client = name.partition("-")[0]
-        async with queue.enter(client, wait_seconds=60.0, hold=hold):
-            begun.append(name)
-            await end.wait()
-
-    slow, other, rest = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    rest.set()
-    tasks = [asyncio.create_task(work("a-0", slow)), asyncio.create_task(work("b-0", other))]
-    await let_all_run()
-    tasks += [asyncio.create_task(work(f"a-{number}", rest, hold=True)) for number in (1, 2)]
-    while queue.overdue < 2:  # noqa: ASYNC110  because the queue has no event to wait for
-        await asyncio.sleep(0.001)
-    tasks += [asyncio.create_task(work(f"{client}-{number}", rest)) for client in "cd" for number in range(3)]
-    await let_all_run()
-    other.set()
-    while len(begun) < len(tasks):  # noqa: ASYNC110  because the queue has no event to wait for
-        await asyncio.sleep(0.001)
-    slow.set()
-    await asyncio.gather(*tasks)
-    assert begun == ["a-0", "b-0", "c-0", "d-0", "a-1", "c-1", "d-1", "a-2", "c-2", "d-2"]
-    assert (queue.working, queue.waiting, queue.overdue) == (0, 0, 0)
+    async with open_line(2, most=20) as line:
+        for name in ("a-0", "b-0"):
+            await line.send(name)
+        for name in ("a-1", "a-2"):
+            await line.send(name, hold=True)
+        await line.wait_for_overdue(2)
+        for name in ("c-0", "c-1", "c-2", "d-0", "d-1", "d-2"):
+            await line.send(name)
+        for place in range(1, 10):
+            await line.end(line.begun[place])
+        await line.end("a-0")
+        assert line.begun == ["a-0", "b-0", "c-0", "d-0", "a-1", "c-1", "d-1", "a-2", "c-2", "d-2"]
+        assert (line.queue.working, line.queue.waiting, line.queue.overdue) == (0, 0, 0)
 
 
 async def test_an_overdue_request_takes_no_place_that_is_kept_for_clients_without_work() -> None:
-    queue = FairQueue(1, most=10, late_seconds=0.3)
-    begun: list[str] = []
-    end = asyncio.Event()
-
-    async def work(name: str, *, hold: bool = False) -> None:
-        async with queue.enter(name.partition("-")[0], wait_seconds=60.0, hold=hold):
-            begun.append(name)
-            await end.wait()
-
-    tasks = [asyncio.create_task(work("a-0"))]
-    await let_all_run()
-    tasks.append(asyncio.create_task(work("a-1", hold=True)))
-    while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
-        await asyncio.sleep(0.001)
-    tasks.append(asyncio.create_task(work("b-0")))
-    while len(begun) < 2:  # noqa: ASYNC110  because the queue has no event to wait for
-        await asyncio.sleep(0.001)
-    assert begun == ["a-0", "b-0"]
-    end.set()
-    await asyncio.gather(*tasks)
+    async with open_line(1, late_seconds=0.3) as line:
+        await line.send("a-0")
+        await line.send("a-1", hold=True)
+        await line.wait_for_overdue(1)
+        await line.send("b-0")
+        await line.wait_for("b-0")
+        assert line.begun == ["a-0", "b-0"]
 
 
 async def test_an_overdue_request_whose_client_leaves_is_forgotten() -> None:
-    queue = FairQueue(1, most=10)
-
-    async def wait() -> None:
-        async with queue.enter("a", wait_seconds=60.0, hold=True):
-            pytest.fail("the request began")
-
-    async with queue.enter("a", wait_seconds=60.0):
-        waiting = asyncio.create_task(wait())
-        while not queue.overdue:  # noqa: ASYNC110  because the queue has no event to wait for
-            await asyncio.sleep(0.001)
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-    assert (queue.working, queue.waiting, queue.overdue) == (0, 0, 0)
+    async with open_line(1) as line:
+        await line.send("a-0")
+        await line.send("a-1", hold=True)
+        await line.wait_for_overdue(1)
+        line.tasks["a-1"].cancel()
+        await let_all_run()
+        await line.end("a-0")
+        assert line.begun == ["a-0"]
+        assert (line.queue.working, line.queue.waiting, line.queue.overdue) == (0, 0, 0)
 
 
 async def test_a_client_that_leaves_after_each_request_gets_no_more_than_its_turn() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from harness.service.errors import BusyError, InvalidRequestError, ShareUsedError
-from harness.service.sandboxes.sessions import SessionBudget
+from harness.service.sandboxes.shares import SessionBudget
 from harness.service.settings import ServiceLimits
 
 LIMITS = replace(ServiceLimits(), sessions=3, client_sessions=2, session_memory_share=0.5)

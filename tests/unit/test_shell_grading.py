@@ -13,15 +13,16 @@ from case_checks import each_case
 
 from harness.core.types import Status, Submission, Verdict
 from harness.environments.os import grader as shell_state
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.os.grader import (
     CHANGED_WORLD,
+    NO_ANSWER,
     PASS_UNTOUCHED,
     REPLACED_TOOLS,
     UNREADABLE_FILES,
     StateChecks,
     grade_state,
 )
-from harness.environments.os.root_sandbox import UnreadableFiles
 from harness.environments.os.scripts import Script
 from harness.sandbox.results import ExecResult, Stream
 
@@ -106,10 +107,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
     return record
 
 
-async def graded(machine: Machine, *scripts: Script | None) -> Verdict:
+async def graded(machine: Machine, *scripts: Script | None, answer: str = "a") -> Verdict:
     pretended: Any = machine
     target = StateChecks(scripts, Script("bash", "ls") if None in scripts else None)
-    return await grade_state(pretended, target, Submission("a", "a"))
+    return await grade_state(pretended, target, Submission(answer, answer))
 
 
 async def test_every_check_that_reads_the_machine_has_a_new_confined_one(ran: Ran) -> None:
@@ -126,6 +127,23 @@ async def test_gold_is_computed_in_the_machine_of_before(ran: Ran) -> None:
     ran.results = {"ls": [ended(stdout=b"3\n")]}
     assert (await graded(Machine(), None, COMPARES)) == Verdict(Status.PASSED, 1.0)
     assert ran.calls == [(0, "ls", ["a"], False), (0, COMPARES.code, ["a", "3\n"], False)]
+
+
+@each_case(
+    ("answer", "gold", "status"),
+    [
+        ("", b"3\n", Status.FAILED),
+        (" \n", b"3\n", Status.FAILED),
+        ("3", b"3\n", Status.PASSED),
+        ("", b"\n", Status.PASSED),
+    ],
+)
+async def test_no_answer_is_not_contained_in_the_right_one(
+    ran: Ran, answer: str, gold: bytes, status: Status
+) -> None:
+    ran.results = {"ls": [ended(stdout=gold)]}
+    verdict = await graded(Machine(), None, COMPARES, answer=answer)
+    assert (verdict.status, verdict.evidence) == (status, None if status is Status.PASSED else NO_ANSWER)
 
 
 @each_case("code", [1, -9, -15, 137, 255])

@@ -19,37 +19,23 @@ def client_of(api_version: str = "1.41") -> APIClient:
 
 
 @each_case(
-    ("cgroup_version", "runtime", "asked", "expected"),
+    ("cgroup_version", "runtime", "asked", "expected", "with_relay"),
     [
-        (1, "runc", False, "local"),
-        (1, "crun", False, "local"),
-        (2, "runc", False, "internet"),
-        (1, "runsc", False, "all"),
-        (2, "runsc", False, "all"),
-        (1, "runc", True, "all"),
-        (2, "runc", True, "all"),
+        (1, "runc", False, "local", "relayed"),
+        (1, "crun", False, "local", "relayed"),
+        (2, "runc", False, "internet", "internet"),
+        (1, "runsc", False, "all", "all"),
+        (2, "runsc", False, "all", "all"),
+        (1, "runc", True, "all", "all"),
+        (2, "runc", True, "all", "all"),
     ],
 )
-def test_the_allowed_sockets_are_those_that_are_counted(
-    cgroup_version: int, runtime: str, asked: bool, expected: Sockets
-) -> None:
-    assert choose_sockets(cgroup_version, runtime, Limits(uncounted_sockets=asked)) == expected
-
-
-@each_case(
-    ("cgroup_version", "runtime", "asked", "expected"),
-    [
-        (1, "runc", False, "relayed"),
-        (2, "runc", False, "internet"),
-        (1, "runsc", False, "all"),
-        (1, "runc", True, "all"),
-    ],
-)
-def test_a_relay_adds_uncounted_sockets_only_where_there_are_no_counted_ones(
-    cgroup_version: int, runtime: str, asked: bool, expected: Sockets
+def test_the_allowed_sockets_are_those_that_are_counted_and_a_relay_adds_others_only_without_them(
+    cgroup_version: int, runtime: str, asked: bool, expected: Sockets, with_relay: Sockets
 ) -> None:
     limits = Limits(uncounted_sockets=asked)
-    assert choose_sockets(cgroup_version, runtime, limits, relay=True) == expected
+    assert choose_sockets(cgroup_version, runtime, limits) == expected
+    assert choose_sockets(cgroup_version, runtime, limits, relay=True) == with_relay
 
 
 @each_case(("sockets", "small"), [("relayed", True), ("internet", False), ("local", False)])

@@ -19,7 +19,7 @@ from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_LINE_BYTES
 from harness.core.types import AttemptRecord, Reference, Status, Submission, Task, Verdict
 from harness.environments.text.short_answers import NumberAnswer
-from harness.runs import transcripts
+from harness.runs import records, transcripts
 from harness.runs.records import MAX_TEXT_CHARACTERS, PlannedAttempt, build_record, from_json, to_json
 from harness.runs.run_files import StorageError, replace_file
 from harness.runs.store import (
@@ -169,12 +169,24 @@ def test_whole_texts_are_read_back_only_on_request(store: RunStore) -> None:
     assert whole == record
 
 
-def test_a_text_that_no_line_could_hold_is_cut_and_marked(store: RunStore) -> None:
-    text = "\U0001f600" * (MAX_TEXT_CHARACTERS + 1)
+def append_beyond(store: RunStore, most: int) -> int:
+    """Append a record whose texts are longer than `most` characters, and return the bytes of its line."""
+    text = "\U0001f600" * (most + 1)
     store.append(recorded(Submission(text, text)))
     ((whole, size),) = read_records(store.folder / ATTEMPTS, whole=True)
-    assert size < MAX_LINE_BYTES
-    assert str(whole.submission).endswith(f"\U0001f600... ({len(text)} characters in all)")
+    assert str(whole.submission) == f"{text[:most]}... ({len(text)} characters in all)"
+    return size
+
+
+def test_a_text_beyond_the_limit_is_cut_and_marked(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_TEXT_CHARACTERS", 100_000)
+    # The line at the real limit is longer by the same factor at most.
+    assert append_beyond(store, 100_000) * (MAX_TEXT_CHARACTERS / 100_000) < MAX_LINE_BYTES
+
+
+@pytest.mark.thorough
+def test_a_record_with_the_longest_texts_fits_into_a_line(store: RunStore) -> None:
+    assert append_beyond(store, MAX_TEXT_CHARACTERS) < MAX_LINE_BYTES
 
 
 def test_an_attempt_without_a_submission_has_no_texts() -> None:

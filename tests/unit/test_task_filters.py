@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from bundled import load_bundled
 from case_checks import each_case
 
 from harness.benchmarks import Benchmark, load_benchmark
 from harness.core.errors import UsageError
 from harness.runs.filters import TaskFilters, filter_tasks
 
-MBPP = load_benchmark("mbpp", data="bundled")
+MBPP = load_bundled("mbpp")
 IDS = [task.id for task in MBPP.tasks[:4]]
 KINDS = [("Easy", "leetcode", ("dp",)), ("hard", "leetcode", ("dp", "graphs")), ("hard", "atcoder", ()), None]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from attempt_records import make_attempt
 from sealed_tasks import write_task
 
 from harness.audit.lint import (
@@ -101,17 +102,11 @@ def test_each_fault_is_found_with_its_place(tmp_path: Path) -> None:
 
 
 def attempt(line: int, status: Status, **metrics: Any) -> AttemptRecord:
-    return AttemptRecord(
-        task_id="t",
+    return make_attempt(
+        status,
         attempt=line - 1,
         sample_line=line,
-        category=None,
-        resolved=status is Status.PASSED,
-        status=status,
-        score=None,
         metrics={"seal": "work", "tests_seconds": 1.0, **metrics},
-        agent_output="",
-        expected_output="",
         duration_seconds=2.0,
         error=None if status is Status.PASSED else "no",
     )

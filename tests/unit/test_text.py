@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import io
 import unicodedata
 
 import pytest
 from case_checks import each_case
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
-from rich.text import Text
 
 from harness.core.text import ByteEscaper, escape_bytes, escape_terminal, escape_text, shorten
 
@@ -120,12 +117,6 @@ def test_a_huge_text_costs_no_more_than_its_limit() -> None:
 def test_a_limit_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         escape_terminal("x", 0)
-
-
-def test_rich_shows_markup_as_text() -> None:
-    stream = io.StringIO()
-    Console(file=stream, width=80).print(Text(escape_terminal("[red]x[/red] [link=http://evil]y :smile:")))
-    assert stream.getvalue() == "[red]x[/red] [link=http://evil]y :smile:\n"
 
 
 @each_case(

@@ -117,7 +117,7 @@ def test_any_argument_is_read_back_exactly(command: str) -> None:
 
 @each_case("piece", LONG_PIECES)
 def test_a_long_text_takes_linear_time(piece: str) -> None:
-    assert find_text_calls(text_of_length(piece, 1_900_000), TOOLS) == []
+    assert find_text_calls(text_of_length(piece, 600_000), TOOLS) == []
 
 
 def read_in_text(text: str, finish: Finish) -> list[Action | FormatError]:

@@ -25,9 +25,16 @@ from harness.environments.db.environment import TEXT_FORM as DATABASE_FORM
 from harness.environments.db.grader import answer_values
 from harness.environments.house.environment import TAKE_ACTION
 from harness.environments.house.environment import TEXT_FORM as HOUSE_FORM
+from harness.environments.kg.environment import TEXT_FORM as KG_FORM
+from harness.environments.kg.environment import TOOLS
+from harness.environments.kg.graph import FUNCTIONS
+from harness.environments.lateral.environment import ASK
+from harness.environments.lateral.environment import TEXT_FORM as LATERAL_FORM
 from harness.environments.os.environment import BASH
 from harness.environments.os.environment import TEXT_FORM as SHELL_FORM
 from harness.environments.text_protocol import ONLY_FIRST, UNKNOWN_ACTION, GenericProtocol
+from harness.environments.web.environment import CLICK, SEARCH
+from harness.environments.web.environment import TEXT_FORM as SHOP_FORM
 
 PAGE = (Path(__file__).parents[2] / "docs" / "text-protocol.md").read_text()
 
@@ -57,6 +64,7 @@ GENERIC = GenericProtocol(
 SHELL, DATABASE = SHELL_FORM(named(BASH)), DATABASE_FORM(named(SQL))
 CARD = CARD_FORM(named(LOOK, GUESS, ACT))
 HOUSE = HOUSE_FORM(named(TAKE_ACTION))
+KG_ACTIONS = [f"Action: {name}({', '.join(names)})" for name, names in FUNCTIONS.items()]
 
 
 def submit(answer: str) -> TextCall:
@@ -121,6 +129,9 @@ def test_the_examples_of_the_page_are_read_as_it_shows(
         (GENERIC, ["Act: search", "Act: resize", "Act: look", "Act: submit", "In pixels.", "`limit`"]),
         (SHELL_FORM(named(BASH, ADDED)), ["Act: bash", "Act: resize"]),
         (DATABASE_FORM(named(SQL, ADDED)), ["Action: Operation", "Act: resize"]),
+        (SHOP_FORM(named(SEARCH, CLICK)), ["Action: search[KEYWORDS]", "Action: click[VALUE]"]),
+        (LATERAL_FORM(named(ASK)), ["Act: submit"]),
+        (KG_FORM(named(*TOOLS)), [*KG_ACTIONS, "Final Answer: #3"]),
     ],
 )
 def test_instructions_show_every_tool(protocol: TextProtocol, names: list[str]) -> None:
@@ -174,13 +185,6 @@ SHELL_REPLIES = [
     ("Act: answer(```\none\n```)", submit("one")),
     ("Act: answer(```\none\n```)\nThat is `all`.", submit("one")),
 ]
-
-
-@each_case(("reply", "call"), SHELL_REPLIES)
-def test_a_shell_action_is_read_in_spite_of_its_decoration(reply: str, call: TextCall) -> None:
-    assert SHELL.read(reply) == call
-
-
 DATABASE_REPLIES = [
     ("Action: Operation\n```sql\nSELECT 1;\n```", sql("SELECT 1;")),
     ("Action:operation\r\n```SQL\r\nSELECT 1;\r\n```", sql("SELECT 1;")),
@@ -201,11 +205,6 @@ DATABASE_REPLIES = [
     ("Action: Answer\nFinal Answer: `[1]`", submit("[1]")),
     ('Action: Submit(["a"])', submit('["a"]')),
 ]
-
-
-@each_case(("reply", "call"), DATABASE_REPLIES)
-def test_a_database_action_is_read_in_spite_of_its_decoration(reply: str, call: TextCall) -> None:
-    assert DATABASE.read(reply) == call
 
 
 @each_case(
@@ -244,11 +243,15 @@ GENERIC_REPLIES = [
     ('Act: resize\n```\n{"width": 1}\n```', TextCall("resize", {"width": 1})),
     ('Act: resize\n```json\n{"width": "a\nb"}\n```', TextCall("resize", {"width": "a\nb"})),
 ]
+REPLIES = ((SHELL, SHELL_REPLIES), (DATABASE, DATABASE_REPLIES), (GENERIC, GENERIC_REPLIES))
 
 
-@each_case(("reply", "call"), GENERIC_REPLIES)
-def test_an_action_of_any_tool_is_read(reply: str, call: TextCall) -> None:
-    assert GENERIC.read(reply) == call
+@each_case(("protocol", "pair"), [(protocol, pair) for protocol, pairs in REPLIES for pair in pairs])
+def test_an_action_is_read_in_spite_of_its_decoration(
+    protocol: TextProtocol, pair: tuple[str, TextCall]
+) -> None:
+    reply, call = pair
+    assert protocol.read(reply) == call
 
 
 @each_case("protocol", [SHELL_FORM(named(BASH, ADDED)), DATABASE_FORM(named(SQL, ADDED))])

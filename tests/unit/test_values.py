@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import enum
 import math
@@ -188,45 +189,24 @@ def test_a_value_is_identical_after_crossing(value: Any) -> None:
 @each_case(
     "value",
     [
-        0.0,
-        -0.0,
-        math.inf,
-        -math.inf,
-        5e-324,
-        complex(-0.0, -0.0),
-        complex(math.nan, -math.inf),
-        Decimal("-0"),
-        Decimal("1.10"),
-        Decimal("-Infinity"),
-        slice(1, None, "x"),
-        array("d", [1.5, math.inf]),
-        Decimal("1E+999999"),
-        2**63 - 1,
-        2**63,
-        -(2**63),
-        -(2**63) - 1,
-        "\ud800",
-        "\udfff\ud800\U0010ffff\x00",
-        b"\x00\xff",
-        bytearray(b"\x00\xff"),
-        (),
-        frozenset(),
-        range(0),
-        range(10**30, -(10**30), -7),
-        Fraction(-(10**40), 3),
-        datetime.date.max,
-        datetime.timedelta.min,
-        datetime.timedelta.max,
-        datetime.datetime.max,
+        *(0.0, -0.0, math.inf, -math.inf, 5e-324, complex(-0.0, -0.0), complex(math.nan, -math.inf)),
+        *(Decimal("-0"), Decimal("1.10"), Decimal("-Infinity"), Decimal("1E+999999"), Fraction(-(10**40), 3)),
+        *(2**63 - 1, 2**63, -(2**63), -(2**63) - 1),
+        *(range(0), range(10**30, -(10**30), -7), slice(1, None, "x")),
+        *("\ud800", "\udfff\ud800\U0010ffff\x00", b"\x00\xff", bytearray(b"\x00\xff"), (), frozenset()),
+        *(array("d", [1.5, math.inf]), deque([1, 2, 3], 3), deque(maxlen=0)),
+        *(datetime.date.max, datetime.timedelta.min, datetime.timedelta.max, datetime.datetime.max),
         datetime.time(1, 2, 3, 4, fold=1),
         datetime.datetime(
             2020, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(seconds=3661, microseconds=5))
         ),
-        deque([1, 2, 3], 3),
-        deque(maxlen=0),
         {1: "a", "1": b"a", b"1": 1.0},
         [True, 1, 1.0, (1 + 0j), Decimal(1), Fraction(1)],
         {"order": 1, "of": 2, "insertion": 3},
+        {1: 2, 3: 4}.keys(),
+        {1: 2, 3: 4}.values(),
+        {1: 2, 3: 4}.items(),
+        [([(1,)],), {"k": ([],)}, deque([(1, [2])])],
     ],
     ids=lambda value: repr(value)[:40],
 )
@@ -250,24 +230,10 @@ def test_an_integer_of_a_million_digits_crosses() -> None:
     assert crossed(value) == value
 
 
-def test_equal_values_of_different_types_stay_distinct() -> None:
-    got = crossed([1, True, 1.0, 1 + 0j, "1", b"1"])
-    assert [type(item) for item in got] == [int, bool, float, complex, str, bytes]
-
-
-def test_a_list_and_a_tuple_of_the_same_items_stay_distinct_at_every_depth() -> None:
-    value = [([(1,)],), {"k": ([],)}, deque([(1, [2])])]
-    assert identical(value, crossed(value))
-
-
 def test_the_order_of_a_dictionary_survives() -> None:
     ordered = OrderedDict(a=1, b=2, c=3)
     ordered.move_to_end("a")
     assert list(crossed(ordered)) == ["b", "c", "a"]
-
-
-def test_a_counter_still_counts() -> None:
-    assert crossed(Counter("aab"))["missing"] == 0
 
 
 def test_a_zone_arrives_as_its_offset() -> None:
@@ -286,14 +252,6 @@ def test_a_time_whose_zone_has_no_offset_is_refused() -> None:
 
     with pytest.raises(ValueRefused):
         encoded(datetime.time(1, tzinfo=Nowhere()))
-
-
-@each_case("view", ["keys", "values", "items"])
-def test_a_view_of_a_dictionary_stays_a_view(view: str) -> None:
-    original = getattr({"a": 1, "b": 2}, view)()
-    got = crossed(original)
-    assert type(got) is type(original)
-    assert list(got) == list(original)
 
 
 @each_case("view", ["keys", "values", "items"])
@@ -395,25 +353,12 @@ class Lying:
         return int
 
 
-class LyingList(Lying, list): ...
+def lying(plain: Any) -> Any:
+    """Return a container with the items of `plain` that lies about them."""
+    return type(f"Lying{type(plain).__name__}", (Lying, type(plain)), {})(plain)
 
 
-class LyingTuple(Lying, tuple): ...
-
-
-class LyingSet(Lying, set): ...
-
-
-class LyingFrozenset(Lying, frozenset): ...
-
-
-class LyingDict(Lying, dict): ...
-
-
-class LyingCounter(Lying, Counter): ...
-
-
-class LyingOrderedDict(Lying, OrderedDict): ...
+CONTAINERS = [[1, 2], (1, 2), {1, 2}, frozenset({1, 2}), {"a": 1}, Counter({"a": 1}), OrderedDict({"a": 1})]
 
 
 @each_case(
@@ -428,13 +373,7 @@ class LyingOrderedDict(Lying, OrderedDict): ...
         (LyingStr("truth"), "truth"),
         (LyingBytes(b"truth"), b"truth"),
         (LyingBytearray(b"truth"), bytearray(b"truth")),
-        (LyingList([1, 2]), [1, 2]),
-        (LyingTuple((1, 2)), (1, 2)),
-        (LyingSet({1, 2}), {1, 2}),
-        (LyingFrozenset({1, 2}), frozenset({1, 2})),
-        (LyingDict({"a": 1}), {"a": 1}),
-        (LyingCounter({"a": 1}), Counter({"a": 1})),
-        (LyingOrderedDict({"a": 1}), OrderedDict({"a": 1})),
+        *((lying(plain), plain) for plain in CONTAINERS),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -484,48 +423,30 @@ def test_an_alias_stays_an_alias(make: Callable[[], Any]) -> None:
 
 
 def test_an_alias_of_a_subclass_stays_an_alias() -> None:
-    shared = LyingList([1])
+    shared = lying([1])
     first, second = crossed([shared, shared])
     assert first is second
 
 
-def test_a_list_that_contains_itself_crosses() -> None:
-    value: list[Any] = [1]
-    value.append(value)
-    got = crossed(value)
-    assert got[0] == 1
-    assert got[1] is got
+def in_itself(value: Any, put: Callable[[Any], object]) -> Any:
+    put(value)
+    return value
 
 
-def test_a_list_that_contains_itself_inside_a_tuple_crosses() -> None:
-    value: list[Any] = []
-    value.append((value, 1))
-    got = crossed(value)
-    assert got[0][0] is got
-
-
-@each_case("make", [dict, OrderedDict, defaultdict, Counter])
-def test_a_mapping_that_contains_itself_crosses(make: Callable[[], Any]) -> None:
-    value = make()
-    value["me"] = value
-    got = crossed(value)
-    assert got["me"] is got
-    assert type(got) is make
-
-
-def test_a_deque_that_contains_itself_crosses() -> None:
-    value: deque[Any] = deque([1], 5)
-    value.append(value)
-    got = crossed(value)
-    assert got[1] is got
-
-
-def test_a_deque_inside_a_list_inside_itself_crosses() -> None:
-    inner: list[Any] = []
-    value = deque([inner])
-    inner.append(value)
-    got = crossed(value)
-    assert type(got[0][0]) is deque
+@each_case(
+    "value",
+    [
+        in_itself([1], lambda value: value.append(value)),
+        in_itself([], lambda value: value.append((value, 1))),
+        in_itself(deque([1], 5), lambda value: value.append(value)),
+        in_itself(deque([[]]), lambda value: value[0].append(value)),
+        *(in_itself(make(), lambda value: value.update(me=value)) for make in (dict, OrderedDict)),
+        in_itself(defaultdict(), lambda value: value.update(me=value)),
+        in_itself(Counter(), lambda value: dict.update(value, me=value)),
+    ],
+)
+def test_a_container_that_contains_itself_crosses(value: object) -> None:
+    assert identical(value, crossed(value))
 
 
 def test_a_tuple_that_contains_itself_is_refused() -> None:
@@ -581,11 +502,6 @@ def test_nesting_beyond_the_bound_is_refused_by_the_encoder() -> None:
         encoded(value)
 
 
-def test_nesting_beyond_the_bound_is_refused_by_the_decoder() -> None:
-    with pytest.raises(LimitReached, match="nested more than 100,000 levels"):
-        decoded((b"l" + b"\0\0\0\1") * (values.MAX_DEPTH + 10) + b"N")
-
-
 def test_the_deepest_tuple_can_be_a_key_and_an_element() -> None:
     deep = (b"t" + b"\0\0\0\1") * (values.MAX_DEPTH - 10) + b"N"
     assert depth_of(next(iter(decoded(b"d\0\0\0\1" + deep + b"N")))) == values.MAX_DEPTH - 10
@@ -630,13 +546,15 @@ def test_keys_that_share_a_hash_are_refused_above_their_bound(make: Callable[[An
 @each_case(
     ("data", "limit"),
     [
+        ((b"l" + b"\0\0\0\1") * (values.MAX_DEPTH + 10) + b"N", "more than 100,000 levels"),
+        (b"N" * (values.MAX_BYTES + 1), "more than 33,554,432 bytes"),
         (b"l" + (2_000_001).to_bytes(4, "big") + b"N" * 2_000_001, "2,000,000 items"),
         (b"l" + (100_001).to_bytes(4, "big") + (b"H" + bytes(5)) * 100_001, "100,000 objects"),
         (b"i" + (600_000).to_bytes(4, "big") + b"\1" * 600_000, "1,200,000 digits"),
         (b"m" + Encoder(refuse).encode("1E+2000000"), "1,200,000 digits"),
         (b"q" + Encoder(refuse).encode(3**600_000) + Encoder(refuse).encode(7**400_000), "fractions"),
     ],
-    ids=["items", "handles", "digits", "exponent", "fraction"],
+    ids=["depth", "bytes", "items", "handles", "digits", "exponent", "fraction"],
 )
 def test_the_decoder_has_the_same_bounds_as_the_encoder(data: bytes, limit: str) -> None:
     with pytest.raises(LimitReached, match=limit):
@@ -648,21 +566,17 @@ def test_a_signalling_nan_is_refused_by_the_decoder() -> None:
         decoded(b"m" + encoded("sNaN"))
 
 
-def test_bytes_over_the_bound_are_refused_by_the_decoder() -> None:
-    with pytest.raises(LimitReached, match="more than 33,554,432 bytes"):
-        decoded(b"N" * (values.MAX_BYTES + 1))
-
-
 # Hostile bytes.
+
+
+def require_refused_or_listed(data: bytes) -> None:
+    with contextlib.suppress(ValueRefused, LimitReached):
+        assert all_listed(decoded(data))
 
 
 @given(st.binary(max_size=64))
 def test_arbitrary_bytes_are_refused_or_make_listed_types(data: bytes) -> None:
-    try:
-        value = decoded(data)
-    except (ValueRefused, LimitReached):
-        return
-    assert all_listed(value)
+    require_refused_or_listed(data)
 
 
 TAGS = b"NTFjifcsbBtlSZdCODQRXMALPkvemqyhwurHx"
@@ -677,11 +591,7 @@ TAGS = b"NTFjifcsbBtlSZdCODQRXMALPkvemqyhwurHx"
     ).map(b"".join)
 )
 def test_bytes_of_the_right_vocabulary_are_refused_or_make_listed_types(data: bytes) -> None:
-    try:
-        value = decoded(data)
-    except (ValueRefused, LimitReached):
-        return
-    assert all_listed(value)
+    require_refused_or_listed(data)
 
 
 @given(value=PLAIN, data=st.data())
@@ -691,11 +601,7 @@ def test_a_changed_encoding_is_refused_or_makes_listed_types(value: Any, data: s
         place = data.draw(st.integers(0, len(mutated)))
         piece = data.draw(st.binary(max_size=5) | st.sampled_from(TAGS).map(lambda tag: bytes([tag])))
         mutated[place : place + data.draw(st.integers(0, 5))] = piece
-    try:
-        got = decoded(bytes(mutated))
-    except (ValueRefused, LimitReached):
-        return
-    assert all_listed(got)
+    require_refused_or_listed(bytes(mutated))
 
 
 @given(value=PLAIN, data=st.data())
@@ -773,31 +679,26 @@ def test_a_handle_that_is_unknown_is_refused() -> None:
         Decoder(lambda kind, number, _: KNOWN[kind, number]).decode(b"H" + struct.pack(">BI", 9, 0))
 
 
-@each_case("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
-def test_memory_stays_in_proportion_to_the_bytes(make: Callable[[], Any]) -> None:
-    number = 2000
-    data = b"l" + count(number) + encoded(make()) * number
-    decoded(encoded(make()))  # Imports that the decoder needs are not counted.
+def peak_of_decoding(data: bytes, *, refused: bool = False) -> int:
     tracemalloc.start()
     try:
-        value = decoded(data)
-        _, peak = tracemalloc.get_traced_memory()
+        with pytest.raises(ValueRefused) if refused else contextlib.nullcontext():
+            decoded(data)
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert len(value) == number
-    assert peak < 256 * len(data)
+
+
+@each_case("make", [list, set, dict, Counter, OrderedDict, defaultdict, deque, bytearray])
+def test_memory_stays_in_proportion_to_the_bytes(make: Callable[[], Any]) -> None:
+    data = b"l" + count(2000) + encoded(make()) * 2000
+    assert len(decoded(data)) == 2000  # Imports that the decoder needs are not counted below.
+    assert peak_of_decoding(data) < 256 * len(data)
 
 
 def test_announced_lengths_reserve_no_memory() -> None:
     data = (b"l" + count(4000)) * 100 + b"N" * 3999
-    tracemalloc.start()
-    try:
-        with pytest.raises(ValueRefused):
-            decoded(data)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 100 * len(data)
+    assert peak_of_decoding(data, refused=True) < 100 * len(data)
 
 
 def test_no_module_is_imported_for_a_value_that_does_not_need_it() -> None:

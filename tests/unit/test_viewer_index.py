@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from case_checks import each_case
-from viewer_fixtures import add_records, index_records, make_record
+from viewer_fixtures import add_records, index_records, make_record, write_run
 
 from harness.core.inputs.json_text import parse_json
 from harness.core.types import Status
@@ -22,9 +22,10 @@ from harness.reports.viewer.attempt_query import (
     find_offset,
     list_shares,
 )
+from harness.reports.viewer.catalogue import Catalogue
 from harness.runs import followed_index
 from harness.runs.attempt_index import AttemptIndex
-from harness.runs.followed_index import FollowedIndex
+from harness.runs.followed_index import FinishedCount, FollowedIndex
 from harness.runs.records import require_record, to_json
 from harness.runs.store import ATTEMPTS
 from harness.runs.stored_result import add_usage, read_usage, reduce_record
@@ -383,3 +384,48 @@ def test_several_processes_may_keep_the_table_of_one_file(tmp_path: Path, kept: 
         found = list(pool.map(lambda _: list(follow(tmp_path)), range(8)))
     assert found == [[(f"Task/{task}", 0) for task in range(20)]] * 8
     assert len([*kept.iterdir()]) == 1
+
+
+def test_only_the_new_part_of_a_growing_file_is_read(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [make_record(0), make_record(1, status=Status.INFRA_ERROR)])
+    count = FinishedCount(run)
+    first = count.read()
+    path = run / ATTEMPTS
+    # A line that was read already, made unreadable without a change of the file's length.
+    path.write_bytes(b"x" * (path.stat().st_size - 1) + b"\n")
+    add_records(run, make_record(2))
+    assert (first, count.read()) == (1, 2)
+
+
+def test_half_a_line_waits_for_its_end_and_a_line_that_is_no_record_is_left_out(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [make_record(0)])
+    count = FinishedCount(run)
+    with open(run / ATTEMPTS, "ab") as file:
+        file.write(b"\xffgarbage\n" + b'{"status": "')
+        file.flush()
+        half = count.read()
+        file.write(b'passed"}\n')
+    assert (half, count.read()) == (1, 2)
+
+
+def test_a_file_that_is_replaced_is_counted_again(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [make_record(0), make_record(1)])
+    count = FinishedCount(run)
+    first = count.read()
+    (run / ATTEMPTS).rename(tmp_path / "old")
+    add_records(run, make_record(0))
+    second = count.read()
+    (run / ATTEMPTS).unlink()
+    assert (first, second, count.read()) == (2, 1, 0)
+
+
+def test_the_list_of_the_viewer_reads_on_in_a_long_file_until_its_count_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "runs" / "long", [], planned=9, is_finished=False)
+    add_records(run, *(make_record(task) for task in range(5)))
+    catalogue = Catalogue(tmp_path / "runs")
+    monkeypatch.setattr(followed_index, "_LINES", 2)
+    monkeypatch.setattr("harness.reports.viewer.catalogue._INDEX_SECONDS", -1.0)
+    looks = [catalogue.read_list().runs[0][1].finished_attempts for _ in range(4)]
+    assert looks == [None, None, 5, 5]

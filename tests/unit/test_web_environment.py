@@ -13,8 +13,6 @@ from contexts import no_context
 
 from harness.core.tools import SUBMIT, TextCall, TextFault, TextProtocol
 from harness.core.types import Status, Submission, Task, Verdict
-from harness.environments import environment_spec
-from harness.environments.text.short_answers import ExpectedText
 from harness.environments.web.catalogue import load_catalogue
 from harness.environments.web.category import find_catalogue
 from harness.environments.web.environment import (
@@ -36,7 +34,7 @@ NO_ANSWER = Submission("", agent_output="")
 
 
 def context(target: Any = TARGET) -> Any:
-    return replace(no_context(turns=20), target=target)
+    return no_context(turns=20, target=target)
 
 
 async def act(*calls: tuple[str, Mapping[str, Any]]) -> tuple[Any, list[str]]:
@@ -121,18 +119,10 @@ async def test_wrong_arguments_are_refused(tool: Any, arguments: Mapping[str, An
 
 
 async def test_attempts_have_sessions_apart_in_one_shop() -> None:
-    async with (
-        open_environment(TASK, context()) as first,
-        open_environment(TASK, context()) as second,
-    ):
+    async with open_environment(TASK, context()) as first, open_environment(TASK, context()) as second:
         await first.call(*search("lamp"))
         assert first.state.page != second.state.page
         assert load_catalogue(SHOP) is load_catalogue(SHOP)
-
-
-async def test_a_flat_task_has_no_shop() -> None:
-    async with open_environment(TASK, context(ExpectedText("7"))) as environment:
-        assert list(environment.tools) == [SUBMIT.name]
 
 
 def protocol() -> TextProtocol:
@@ -175,15 +165,3 @@ def test_a_reply_without_an_action_gets_advice(reply: str) -> None:
     read = protocol().read(reply)
     assert isinstance(read, TextFault), read
     assert read.advice
-
-
-def test_the_instructions_show_both_actions() -> None:
-    text = protocol().instructions()
-    assert "Action: search[KEYWORDS]" in text
-    assert "Action: click[VALUE]" in text
-
-
-def test_the_spec_is_found_by_its_name() -> None:
-    spec = environment_spec("web")
-    assert spec.is_on_host
-    assert (spec.turns, spec.timeout_seconds) == (20, 600)

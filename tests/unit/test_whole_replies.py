@@ -1,4 +1,4 @@
-"""The bounds of a reply that is not a stream, and the thread in which a large one is read."""
+"""The bounds of a reply that is not a stream, and the thread that reads a large one."""
 
 from __future__ import annotations
 

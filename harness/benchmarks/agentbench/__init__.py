@@ -22,8 +22,8 @@ from harness.benchmarks.agentbench.tasks import (
 )
 from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.category import Category
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.options import validate_options
 from harness.core.types import DataSource
 
@@ -61,6 +61,7 @@ def _first(find: Callable[[Category, T], str | None]) -> Callable[[T], str | Non
 BENCHMARKS = (
     Definition(
         name="agentbench",
+        grading_version=2,
         description="act in a shell, a database, a knowledge graph, a shop, a game, a puzzle, a household",
         environments=tuple(categories()),
         tasks=530,

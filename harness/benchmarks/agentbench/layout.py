@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -28,8 +29,6 @@ _HINT = (
     "give the root of AgentBench's repository, its data/, one environment's folder such as os_interaction/, "
     "an archive of one of these, or a .json or .jsonl file"
 )
-
-
 _LEFT_OUT = "the notes above have the reasons"
 
 
@@ -148,7 +147,8 @@ def _read_by_folder(path: Path, notify: Notify) -> Tree:
 
     renamed = tree.rename(from_folder)
     if len(renamed.places) != len(tree.places):
-        twice = _first_twice(map(from_folder, tree.names))
+        counts = Counter(map(from_folder, tree.names))
+        twice = next(name for name, count in counts.items() if count > 1)
         raise DataError(f"holds {twice} more than once", path=path, hint="name the folder to use")
     return renamed
 
@@ -181,11 +181,6 @@ def _unwrap(tree: Tree) -> Tree:
         return tree
     top = tops.pop()
     return tree if top == "data" else tree.rename(lambda name: name.partition("/")[2])
-
-
-def _first_twice(names: Iterator[str]) -> str:
-    seen: set[str] = set()
-    return next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
 
 
 def _rows_of(

@@ -30,8 +30,8 @@ from harness.core.errors import UsageError
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.types import Reference, Status, Submission, Task, Verdict
 from harness.environments.base import Environment
-from harness.environments.published import FUNCTION_CALLS, LENIENT
 from harness.environments.text.short_answers import ExpectedText
+from harness.environments.text_protocol import FUNCTION_CALLS, LENIENT
 
 WEB_BROWSING = "mind2web"
 """Upstream's eighth category, which is browsing recorded web pages."""
@@ -262,21 +262,17 @@ async def play(task: Task, reference: Reference, environment: Environment) -> Su
 
 def scores_of(benchmark: Benchmark, results: Mapping[str, TaskResult]) -> Mapping[str, Any]:
     """Return AgentBench's scores over the tasks that ran."""
-    categories_of = {task.id: task.category or "" for task in benchmark.tasks}
+    known, categories_of = categories(), {task.id: task.category or "" for task in benchmark.tasks}
     outcomes = (
         Outcome(
-            categories_of[task_id],
+            name := categories_of[task_id],
             result,
-            _find_kind(categories_of[task_id], benchmark.rows[task_id]),
+            None if (found := known.get(name)) is None else found.find_kind(benchmark.rows[task_id]),
             is_flat=isinstance(benchmark.references[task_id].target, ExpectedText),
         )
         for task_id, result in results.items()
     )
     return scores(outcomes, is_published=any(task.protocol is not None for task in benchmark.tasks))
-
-
-def _find_kind(category: str, values: Mapping[str, Any]) -> str | None:
-    return categories()[category].find_kind(values) if category in categories() else None
 
 
 def _read_flat(row: Row) -> tuple[Task, Reference]:

@@ -9,8 +9,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -18,20 +18,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
-from harness.benchmarks.benchmark import Definition, Split
-from harness.benchmarks.custom.records import (
-    AnswerKey,
-    OwnMetric,
-    Record,
-    build_definition,
-    find_metric,
-    read_tags,
-)
-from harness.benchmarks.data.hub import HubDataset
-from harness.benchmarks.data.local import SUFFIXES, Table, file_suffix
-from harness.benchmarks.data.rows import Row, describe, names_grading
+from harness.benchmarks.benchmark import Definition
+from harness.benchmarks.custom.metrics import AnswerKey, OwnMetric, find_metric, read_tags
+from harness.benchmarks.data.local import Table
+from harness.benchmarks.data.rows import SUFFIXES, Row, describe, file_suffix, names_grading
+from harness.benchmarks.data.splits import HubDataset, Split
+from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram
+from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, remark_on_answer
 from harness.core.discovery import describe_user_error, import_user_file
-from harness.core.errors import DataError, HarnessError, UsageError, describe_requirement, unknown_name
+from harness.core.errors import DataError, HarnessError, UsageError, unknown_name
+from harness.core.invalid_values import describe_requirement
+from harness.core.types import ProgramTests, Reference, Submission, Task
 
 # The keys of `data`. A key of any other name would be a misspelt one more often than a split.
 SPLITS = ("train", "dev", "test")
@@ -43,6 +40,8 @@ _FIELDS = ("id", "category", "difficulty", "tags", "reference", "tests", "setup"
 MAX_TASKS = 1_000_000
 _KEYS = {"id", "prompt", "reference", "tests", "setup", "category", "difficulty", "tags"}
 _EXAMPLE = "NAME = 'sums', METRIC = 'number', and def tasks() that returns a list of dicts"
+# The most characters of a gold answer that results show.
+_SHOWN = 500
 
 
 class _Strict(BaseModel):
@@ -335,3 +334,70 @@ def _keep_item(row: Row) -> Record:
         difficulty=None if row.values.get("difficulty") is None else row.name("difficulty"),
         tags=read_tags(row, "tags"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One task as the user's file describes it."""
+
+    id: str
+    prompt: str
+    answer_key: AnswerKey
+    category: str | None = None
+    difficulty: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+def build_definition(
+    name: str,
+    metric: OwnMetric,
+    record: Callable[[Row], Record],
+    *,
+    answer_after: str | None = None,
+    **facts: Any,
+) -> Definition:
+    """Return a definition that reads rows by `record`; `facts` are further fields of the definition.
+
+    Raises UsageError for `answer_after` with a metric of programs, whose rules look for blocks of code.
+    """
+    programs = metric.environment == "python"
+    if programs and answer_after is not None:
+        raise UsageError(
+            f"{name}: 'answer_after' is for answers, but the metric '{metric.name}' grades programs",
+            hint="leave it out; --extract RULE changes the rule for code",
+        )
+
+    def read(row: Row) -> tuple[Task, Reference]:
+        found = record(row)
+        target = metric.target(found.answer_key)
+        solution = found.answer_key.reference if programs else found.answer_key.golds()[0]
+        task = Task(
+            id=found.id,
+            benchmark=name,
+            environment=metric.environment,
+            prompt=found.prompt,
+            category=found.category,
+            difficulty=found.difficulty,
+            tags=found.tags,
+            entry_point=next(iter(target.exports), None) if isinstance(target, ProgramTests) else None,
+            instruction=WRITE_PROGRAM if programs else "",
+        )
+        return task, Reference(found.id, solution, target, expected_output=solution[:_SHOWN])
+
+    def submit_answer(task: Task, field: str, text: str) -> Submission:
+        if field not in REPLY_FIELDS:
+            return Submission(text, agent_output=text)
+        answer = metric.of_reply(text)
+        if answer_after is not None and answer_after in answer:
+            answer = answer.rpartition(answer_after)[2].strip()
+        return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
+
+    settings: Mapping[str, Any] = {
+        "environments": (metric.environment,),
+        "tasks": None,
+        "hub": None,
+        "bundled": None,
+        **facts,
+    }
+    submit = SubmitProgram(completion=CodeRule.FENCED) if programs else submit_answer
+    return Definition(name=name, read=read, submit=submit, **settings)

@@ -1,4 +1,7 @@
-"""A quick probe of the dataset hub, made before `datasets` is imported, because that takes seconds."""
+"""Download published files, and list the kept ones with their notes.
+
+A quick probe tells whether the host answers, before `datasets` is imported, because that takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ import json
 import os
 import re
 import ssl
+import tempfile
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.benchmarks.data.cache import note_file, now, replace_file
 from harness.core.errors import DataError
 from harness.core.inputs.files import hash_file, read_input
 from harness.core.inputs.json_text import parse_json
@@ -36,6 +41,7 @@ CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 TRIES = 3
 # A broken connection loses at most this many bytes of the download.
 CHUNK = 16 * 1024
+NOTE_SUFFIX = ".note.json"
 
 
 class HubUnreachableError(DataError):
@@ -119,17 +125,13 @@ def _any_certificate() -> ssl.SSLContext:
     return context
 
 
-def _ignore_progress(_name: str, _done: int, _total: int | None) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class DownloadObserver:
     """Callbacks that follow a download."""
 
     note: Callable[[str], None]
     """Gets lines of text."""
-    progress: Callable[[str, int, int | None], None] = _ignore_progress
+    progress: Callable[[str, int, int | None], None] = lambda _name, _done, _total: None
     """Gets a file's name, the bytes so far, and the total number of bytes if it is known."""
 
 
@@ -303,3 +305,106 @@ def _report_write_errors(path: Path) -> Iterator[None]:
             path=path,
             hint="set HARNESS_DATA to a writable folder",
         ) from error
+
+
+def now() -> str:
+    """Return the time in UTC, in the format of notes."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def note_file(file: Path) -> Path:
+    """Return the path of a file's note."""
+    return file.with_name(f"{file.name}{NOTE_SUFFIX}")
+
+
+def replace_file(file: Path, data: bytes) -> None:
+    """Write a file so that it appears whole or not at all. Raises OSError."""
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with open(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(name, file)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+class State(StrEnum):
+    """`whole` by its size, `verified` byte for byte, `damaged`, or `partial`: an interrupted download."""
+
+    WHOLE = "whole"
+    VERIFIED = "verified"
+    DAMAGED = "damaged"
+    PARTIAL = "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFile:
+    """A file in the cache. `source` is the place where it is published, with the commit if it is known."""
+
+    path: Path
+    bytes: int
+    state: State
+    source: str
+    sha256: str | None = None
+    rows: int | None = None
+    fetched: str | None = None
+
+
+def list_cached_files(cache_dir: Path, *, verify: bool = False) -> list[CachedFile]:
+    """Return the files below a cache folder in the order of their paths; `verify` hashes each of them."""
+    found = [*_list_whole(cache_dir, verify), *_list_partial(cache_dir)]
+    return sorted(found, key=lambda file: file.path)
+
+
+def _list_whole(cache_dir: Path, verify: bool) -> Iterator[CachedFile]:
+    for note_path in cache_dir.rglob(f"*{NOTE_SUFFIX}"):
+        path = note_path.with_name(note_path.name.removesuffix(NOTE_SUFFIX))
+        try:
+            note = parse_json(read_input(note_path))
+            size = path.stat().st_size
+        except (OSError, ValueError):
+            note, size = None, 0
+        if not isinstance(note, dict):
+            yield CachedFile(path, size, State.DAMAGED, "the note or the file cannot be read")
+            continue
+        yield CachedFile(
+            path=path,
+            bytes=size,
+            state=_state(path, size, note, verify),
+            source=_source(note),
+            sha256=note.get("sha256"),
+            rows=note.get("rows"),
+            fetched=note.get("fetched"),
+        )
+
+
+def _state(path: Path, size: int, note: dict[str, Any], verify: bool) -> State:
+    if note.get("bytes", size) != size:
+        return State.DAMAGED
+    if not verify:
+        return State.WHOLE
+    try:
+        same = hash_file(path) == note.get("sha256")
+    except OSError:
+        same = False
+    return State.VERIFIED if same else State.DAMAGED
+
+
+def _source(note: dict[str, Any]) -> str:
+    name = str(note.get("url") or note.get("repo") or "?").removeprefix("hf://datasets/")
+    commit = f"@{str(note['revision'])[:12]}" if note.get("revision") else ""
+    what = ", ".join(str(note[key]) for key in ("config", "split") if note.get(key))
+    return f"{name}{commit}" + (f" ({what})" if what else "")
+
+
+def _list_partial(cache_dir: Path) -> Iterator[CachedFile]:
+    for path in cache_dir.rglob("*.part"):
+        try:
+            url = str(parse_json(read_input(path.with_name(f"{path.name}.json")))["url"])
+            size = path.stat().st_size
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        yield CachedFile(path, size, State.PARTIAL, url)

@@ -6,30 +6,33 @@ Both are downloaded once, stored as they are, and then read from our copy.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
-from harness.benchmarks.data.cache import CachedRows, read_cached_rows, write_cached_rows
 from harness.benchmarks.data.download import (
     DownloadObserver,
-    HubUnreachableError,
     download,
     find_mirror,
     hub_endpoint,
     is_intact,
+    note_file,
+    now,
     offline_switch,
     read_note,
+    replace_file,
     unreachable_error,
     why_unreachable,
 )
-from harness.benchmarks.data.local import PARQUET, Table, parquet_values, quiet, read_file
-from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.local import Table, parquet_values, quiet, read_file, read_rows
+from harness.benchmarks.data.rows import PARQUET, Row, describe
+from harness.benchmarks.data.splits import HubDataset
 from harness.core.errors import DataError, HarnessError
 from harness.core.lock import home_folder
 
@@ -128,57 +131,24 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-@dataclass(frozen=True, slots=True)
-class HubDataset:
-    """Splits of a dataset on the hub."""
-
-    repo: str
-    config: str | None
-    """The config, or several in order: `a+b`."""
-    split: str
-    """The split, or several in order: `test+train`."""
-    files: tuple[str, ...] = ()
-    """Paths in the repository, or URLs. If there are any, the dataset is these files, in this order.
-
-    They are downloaded and stored unchanged.
-    """
-    left_on_disk: tuple[str, ...] = ()
-    """The fields of JSONL files that are read when they are needed."""
-
-    @property
-    def origin(self) -> dict[str, str | None]:
-        """Return the facts that identify the rows of this dataset among those in the cache."""
-        return {"repo": self.repo, "config": self.config, "split": self.split}
-
-    def __str__(self) -> str:
-        if self.files:
-            return f"{self.repo} ({', '.join(self.files)})"
-        return f"{self.repo} ({f'{self.config}, ' if self.config else ''}{self.split})"
-
-
-__all__ = ["HubDataset", "HubUnreachableError", "default_cache_dir", "load_hub_rows", "quiet"]
-
-
 def load_hub_rows(
     dataset: HubDataset,
     *,
+    observer: DownloadObserver,
     cache_dir: Path | None = None,
-    notify: Callable[[str], None],
-    observer: DownloadObserver | None = None,
     table: Table | None = None,
     refresh: bool = False,
 ) -> tuple[list[Row], str, str]:
     """Return a hub dataset's rows, the SHA-256 of our copy of them, and `repo@commit (config, split)`.
 
     The first call downloads the rows below `cache_dir`. Later calls use neither `datasets` nor the network,
-    unless `refresh` is set. `observer` gets the progress, and `table` is the layout of CSV files.
+    unless `refresh` is set. `table` is the layout of CSV files.
 
     Raises:
         HubUnreachableError: The hub cannot be reached; this takes at most about 3 s.
         DataError: The hub does not have this dataset, or no readable one.
     """
     cache_dir = cache_dir or default_cache_dir()
-    observer = observer or DownloadObserver(notify)
     if dataset.files:
         urls = [name if "://" in name else f"{HUB_SCHEME}{dataset.repo}/{name}" for name in dataset.files]
         return load_file_rows(
@@ -193,10 +163,10 @@ def load_hub_rows(
     cached = None if refresh else read_cached_rows(file, dataset.origin)
     if cached is None:
         if file.exists() and not refresh:
-            notify(f"the copy of {dataset} in {file} is damaged; downloading it again")
+            observer.note(f"the copy of {dataset} in {file} is damaged; downloading it again")
         endpoint = hub_endpoint()
         _require_hub(dataset, endpoint)
-        notify(f"fetching {dataset} from {endpoint}")
+        observer.note(f"fetching {dataset} from {endpoint}")
         values, revision = _fetch(dataset, endpoint, file, observer)
         write_cached_rows(file, values, dataset.origin, revision=revision, endpoint=endpoint)
         # Read the rows back from the file, so that the first run sees the same rows as every later one.
@@ -338,3 +308,61 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+@dataclass(frozen=True, slots=True)
+class CachedRows:
+    """Rows from the cache, the SHA-256 (hex) of their file, and the content of its note."""
+
+    rows: list[Row]
+    sha256: str
+    note: Mapping[str, Any]
+
+
+def read_cached_rows(file: Path, origin: Mapping[str, Any]) -> CachedRows | None:
+    """Return rows from the cache, or None unless they are exactly those written for this `origin`."""
+    note = read_note(file)
+    if note is None:
+        return None
+    try:
+        rows, sha256 = read_rows(file)
+    except DataError:
+        return None
+    expected = {**origin, "sha256": sha256, "rows": len(rows)}
+    # The note went through JSON, which turns a tuple into a list.
+    whole = all(note.get(key) == value for key, value in json.loads(json.dumps(expected)).items())
+    return CachedRows(rows, sha256, note) if whole else None
+
+
+def write_cached_rows(
+    file: Path, rows: Iterable[Mapping[str, Any]], origin: Mapping[str, Any], **more: str | None
+) -> None:
+    """Write rows to the cache, and a note of their origin, `more`, their number and their SHA-256.
+
+    Each file appears whole or not at all. If the two do not match, `read_cached_rows` returns None. Raises
+    DataError if a value cannot be JSON or the folder is not writable.
+    """
+    lines = [json.dumps(row, ensure_ascii=False, default=_refuse) + "\n" for row in rows]
+    data = "".join(lines).encode()
+    note = {
+        **origin,
+        **more,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "rows": len(lines),
+        "fetched": now(),
+    }
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, data)
+        replace_file(note_file(file), json.dumps(note, indent=2).encode() + b"\n")
+    except OSError as error:
+        raise DataError(
+            f"cannot be written: {error.strerror or error}",
+            path=file,
+            hint="set HARNESS_DATA to a writable folder",
+        ) from error
+
+
+def _refuse(value: Any) -> NoReturn:
+    raise DataError(f"the dataset holds {describe(value)}, which is not plain data")

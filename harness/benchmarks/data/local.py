@@ -18,12 +18,21 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
-from harness.benchmarks.data.rows import OnDisk, Row, describe, parse_data
+from harness.benchmarks.data.rows import (
+    JSON_SUFFIXES,
+    PARQUET,
+    SUFFIXES,
+    TABLES,
+    OnDisk,
+    Row,
+    describe,
+    file_suffix,
+    parse_data,
+)
 from harness.core.errors import DataError
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file, open_input, unpack
 from harness.core.inputs.json_text import BrokenJSONError
 
-JSON_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
 MAX_BYTES = MAX_DATA_BYTES
 
 _BOM = b"\xef\xbb\xbf"
@@ -34,10 +43,7 @@ MAX_COLUMNS = 64
 MAX_CELL_CHARACTERS = 32_767
 MAX_FIELD = 64 * 1024**2
 """The longest field, in characters."""
-TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-PARQUET = ".parquet"
 MAX_PARQUET_ROWS = 10_000_000
-SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 def read_rows(
@@ -349,17 +355,11 @@ def read_file(
     return rows, sha256
 
 
-def file_suffix(path: PurePath) -> str | None:
-    """Return the one of SUFFIXES that a file name ends with, or None."""
-    name = path.name.lower()
-    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)
-
-
 def parquet_values(paths: list[str]) -> list[dict[str, Any]]:
     """Return the rows of Parquet files as plain values. `datasets` reads them and may raise anything."""
     import datasets
 
-    # `datasets` writes a copy in another format, which nobody needs once the rows are read.
+    # `datasets` writes a copy in another format, which is useless once the rows are read.
     with tempfile.TemporaryDirectory(prefix="harness-") as folder:
         loaded = datasets.load_dataset("parquet", data_files=paths, split="train", cache_dir=folder)
         return [dict(row) for row in loaded]

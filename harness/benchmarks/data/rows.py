@@ -8,6 +8,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from harness.core.errors import DataError
@@ -28,6 +29,11 @@ _GRADING_WORDS = frozenset(
     )
 )
 _WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# The endings of the files that rows are read from.
+JSON_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+PARQUET = ".parquet"
+SUFFIXES = (*JSON_SUFFIXES, *TABLES, PARQUET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +171,9 @@ class Row:
         near = difflib.get_close_matches(field, self.values, n=1)
         suggestion = f"did you mean '{near[0]}'? " if near else ""
         names = ", ".join(sorted(self.values)[:20]) or "nothing"
-        raise self.error(
-            f"missing, needs {needed}", field=field, hint=f"{suggestion}the row has: {_clip(names, 300)}"
-        )
+        names = names if len(names) <= 300 else f"{names[:299]}…"
+        hint = f"{suggestion}the row has: {names}"
+        raise self.error(f"missing, needs {needed}", field=field, hint=hint)
 
     def _wrong(self, field: str, value: Any, needed: str) -> DataError:
         return self.error(f"needs {needed}, found {describe(value)}", field=field)
@@ -207,5 +213,7 @@ def describe(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _clip(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def file_suffix(path: PurePath) -> str | None:
+    """Return the one of SUFFIXES that a file name ends with, or None."""
+    name = path.name.lower()
+    return next((suffix for suffix in SUFFIXES if name.endswith(suffix)), None)

@@ -16,9 +16,10 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from harness.benchmarks.data.terminal_bench import TASK_YAML, is_terminal_bench_folder
-from harness.core.errors import DataError, UsageError, describe_first_error, unknown_name
+from harness.core.errors import DataError, UsageError, unknown_name
 from harness.core.inputs.files import read_input
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.environments.container.task_folder import TASK_TOML, is_task_folder
 
 DATASET_TOML, REGISTRY_JSON, TASKS = "dataset.toml", "registry.json", "tasks"

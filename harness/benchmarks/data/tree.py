@@ -30,6 +30,7 @@ _DAMAGED = (
     *(EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile),
     *(struct.error, ValueError, OverflowError, RecursionError, LookupError, TypeError),
 )
+Found = dict[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +126,6 @@ class _CountedStream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         return self._bounds.read(self._stream, size)
-
-
-Found = dict[str, bytes | None]
 
 
 def _files_of(path: Path, wanted: Callable[[str], bool], bounds: _Bounds) -> Found:

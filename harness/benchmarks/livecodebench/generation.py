@@ -13,10 +13,10 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.local import read_rows
 from harness.benchmarks.data.rows import Row
 from harness.benchmarks.data.source import BUNDLED
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.livecodebench.prediction import ChoiceOptions, write_program
 from harness.benchmarks.livecodebench.problem import (
     HIDDEN,
@@ -42,11 +42,9 @@ from harness.environments.python.guest import contest_preamble
 from harness.environments.python.stdin_programs import Compatibility, StdinTest, StdinTests
 
 PREAMBLE = contest_preamble.PREAMBLE
-
-
 NAME = "livecodebench"
 REPOSITORY = "livecodebench/code_generation_lite"
-# A problem's hidden tests take megabytes, and nobody reads them before a program is graded.
+# A problem's hidden tests take megabytes, and are not read before a program is graded.
 ON_DISK = (HIDDEN,)
 SOLUTIONS = "livecodebench-solutions.jsonl"
 

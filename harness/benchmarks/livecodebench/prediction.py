@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import field_validator
 
 from harness.benchmarks.benchmark import Definition
-from harness.benchmarks.data.hub import HubDataset
 from harness.benchmarks.data.rows import Row
+from harness.benchmarks.data.splits import HubDataset
 from harness.benchmarks.livecodebench.problem import (
     DIFFICULTIES,
     EXECUTION_PROBLEMS,

@@ -11,6 +11,15 @@ from functools import lru_cache
 
 from harness.core.types import MetricSummary
 
+MAJORITY = "maj@"
+"""The name of the metric of majorities, before the number of attempts at a task."""
+# The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
+_Z95 = 1.959963984540054
+# The most numbers that a bootstrap draws at once, so that its memory does not grow with the resamples.
+_DRAWN_AT_ONCE = 1 << 20
+# With more different values than this, a draw of every value is faster than a count of each.
+_MOST_KINDS = 1000
+
 
 def pass_at_k(n: int, c: int, k: int) -> float | None:
     """Return the unbiased estimate of pass@k of one task, from `n` attempts with `c` passes.
@@ -76,17 +85,6 @@ def passes_by_majority(votes: Iterable[tuple[str | None, bool]]) -> bool:
         return False
     (winner, _), *_ = Counter(answer for answer, _ in given).most_common(1)
     return any(passed for answer, passed in given if answer == winner)
-
-
-MAJORITY = "maj@"
-"""The name of the metric of majorities, before the number of attempts at a task."""
-
-# The 97.5 % quantile of the normal distribution: 2.5 % are left out on either side.
-_Z95 = 1.959963984540054
-# The most numbers that a bootstrap draws at once, so that its memory does not grow with the resamples.
-_DRAWN_AT_ONCE = 1 << 20
-# With more different values than this, a draw of every value is faster than a count of each.
-_MOST_KINDS = 1000
 
 
 def wilson_interval(successes: int, trials: int) -> tuple[float, float] | None:

@@ -31,6 +31,13 @@ _SKILLS: Mapping[Active, str] = {
     Active.SHIELD: "uses its active skill on its own side, and gains attack",
 }
 
+NORMAL_CHANCE = 0.3
+"""How likely `baseline1` attacks instead of using a skill."""
+
+MOST_ILLEGAL = 5
+"""The number of illegal tries without a legal move between them that loses the game."""
+ALL_HEALTH = HEALTH * TEAM
+
 
 def describe_state(game: Game, side: int) -> str:
     """Return both teams as the player of `side` sees them, and the move that is due."""
@@ -104,10 +111,6 @@ def _whose(owner: int, side: int) -> str:
     return "your" if owner == side else "the enemy's"
 
 
-NORMAL_CHANCE = 0.3
-"""How likely `baseline1` attacks instead of using a skill."""
-
-
 @dataclass(frozen=True, slots=True)
 class Baseline:
     """An opponent that plays by a fixed policy, always for the side that moves."""
@@ -157,7 +160,8 @@ def _act_by_rule(game: Game, random: Random, last: int | None) -> Move:
     weakest = min(enemies, key=lambda fish: fish.health)
     if strongest.shown_attack / 2 >= weakest.health:
         return Move(strongest.position, is_active=False, target=weakest.position)
-    area = _find_area(mine)
+    by_name = {fish.kind.name: fish for fish in mine}
+    area = by_name.get("spray") or by_name.get("eel")
     if area is not None and len(enemies) > 1:
         return Move(area.position, is_active=True)
     attacked = [fish.position for fish in enemies if fish.position == last]
@@ -165,21 +169,11 @@ def _act_by_rule(game: Game, random: Random, last: int | None) -> Move:
     return Move(strongest.position, is_active=False, target=target)
 
 
-def _find_area(mine: list[Fish]) -> Fish | None:
-    by_name = {fish.kind.name: fish for fish in mine}
-    return by_name.get("spray") or by_name.get("eel")
-
-
 BASELINES: Mapping[str, Baseline] = {
     "baseline1": Baseline(_guess_blindly, _act_at_random),
     "baseline2": Baseline(_guess_unknown, _act_by_rule),
 }
 """The opponents by name."""
-
-
-MOST_ILLEGAL = 5
-"""The number of illegal tries without a legal move between them that loses the game."""
-ALL_HEALTH = HEALTH * TEAM
 
 
 @dataclass(frozen=True, slots=True)

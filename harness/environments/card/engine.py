@@ -39,6 +39,14 @@ EXPLOSION_DAMAGE = 40
 RAGE_HEALTH = 80
 RAGE_GAIN = 15
 
+FIELDED = ("spray", "flame", "eel", "sunfish")
+"""The kinds of the published setting, in the order of their positions."""
+
+FIRST_PHASE = 3
+"""The counter after both sides have picked their fish."""
+LAST_PHASE = 128
+"""The game is decided when the counter passes this."""
+
 
 class Active(Enum):
     """The skill that a fish uses as its action."""
@@ -108,15 +116,6 @@ KINDS: Mapping[str, Kind] = {
     )
 }
 """All kinds by name."""
-
-FIELDED = ("spray", "flame", "eel", "sunfish")
-"""The kinds of the published setting, in the order of their positions."""
-
-
-FIRST_PHASE = 3
-"""The counter after both sides have picked their fish."""
-LAST_PHASE = 128
-"""The game is decided when the counter passes this."""
 
 
 class IllegalMove(Exception):

@@ -28,6 +28,28 @@ _REASON_CHARACTERS = 500
 
 FishName = Literal["spray", "flame", "eel", "sunfish"]
 
+# A move holds no other object. Every character is read once, because neither part of the class gives back.
+_OBJECT = re.compile(r"\{[^{}]*+\}")
+_INTEGER = re.compile(r"-?[0-9]{1,3}")
+
+_ADVICE = (
+    'Write one object: {"guess_type": "FISH", "target_position": POSITION} or '
+    '{"pick_fish": "FISH", "action": "ACTION", "target_position": POSITION}.'
+)
+
+# Tenths, so that the score of integers is exact.
+WIN_WEIGHT, DAMAGE_WEIGHT = 7, 3
+DAMAGE = "damage"
+"""The metrics that a category's score is computed from."""
+
+_WIN = 1_000_000
+# A living fish is worth more than its health, because it acts, counters and can be sacrificed to.
+_FISH = 120
+# The actions that look best alone are the ones whose replies are searched.
+_SEARCHED = 2
+# No reply turns a game around once a side is this far ahead, so none is searched.
+_AHEAD = 600
+
 
 class Look(Arguments):
     """The arguments of `look`."""
@@ -133,10 +155,6 @@ async def solve(environment: CardEnvironment, _target: CardGame) -> str:
     return environment.submitted
 
 
-# A move holds no other object. Every character is read once, because neither part of the class gives back.
-_OBJECT = re.compile(r"\{[^{}]*+\}")
-_INTEGER = re.compile(r"-?[0-9]{1,3}")
-
 _INSTRUCTIONS = f"""\
 {HOW_TO_ACT}
 
@@ -152,10 +170,6 @@ hits all enemies.
 `{LOOK.name}`: {LOOK.description}
 
 Act: look"""
-_ADVICE = (
-    'Write one object: {"guess_type": "FISH", "target_position": POSITION} or '
-    '{"pick_fish": "FISH", "action": "ACTION", "target_position": POSITION}.'
-)
 
 
 def _read_move(reply: str) -> TextCall | None:
@@ -216,12 +230,6 @@ upstream takes the first legal one.
 """
 
 
-# Tenths, so that the score of integers is exact.
-WIN_WEIGHT, DAMAGE_WEIGHT = 7, 3
-DAMAGE = "damage"
-"""The metrics that a category's score is computed from."""
-
-
 def card_score(games: int, won: float, damage: float) -> float:
     """Return AgentBench's score of some games: 0.7 for the wins, and up to 0.3 for the damage.
 
@@ -249,15 +257,6 @@ async def grade_game(environment: HostEnvironment[Duel], target: CardGame, submi
 
 
 GRADERS = (StateGrader(CardGame, grade_game),)
-
-
-_WIN = 1_000_000
-# A living fish is worth more than its health, because it acts, counters and can be sacrificed to.
-_FISH = 120
-# The actions that look best alone are the ones whose replies are searched.
-_SEARCHED = 2
-# No reply turns a game around once a side is this far ahead, so none is searched.
-_AHEAD = 600
 
 
 def choose_guess(game: Game) -> tuple[int, Kind] | None:

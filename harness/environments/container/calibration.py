@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -17,12 +16,14 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from filelock import AsyncFileLock
+
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.lock import cache_dir
 from harness.core.logger import get_logger
 from harness.core.text import shorten
 from harness.core.types import Task, Verdict
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext, MachineRules, NoTranscript
 from harness.environments.container import (
     changes,
     compose,
@@ -65,6 +66,7 @@ _DECIDING = (
     *(changes, compose, environment, grader, images, machine, reward, scene),
     *(seal, proxied, services, steps, verifier),
 )
+# The time between two attempts to get the lock of a task.
 LOCK_SECONDS = 0.2
 _LOGGER = get_logger(__name__)
 
@@ -140,7 +142,11 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
         is_separate = folder.toml.verifier_mode() == "separate"
         return Calibration("artifacts" if is_separate else "work", "no reference")
     path = cache_dir() / "seal" / f"{_digest(folder, setup, rules)}.json"
-    async with hold_alone(path.with_suffix(".lock")):
+    # Attempts at a task begin together. A thread that waits would be missing where machines start.
+    lock = AsyncFileLock(
+        path.with_suffix(".lock"), poll_interval=LOCK_SECONDS, run_in_executor=False, fallback_to_soft=False
+    )
+    async with lock:
         stored = _read(path)
         if stored is None:
             _LOGGER.info("%s: looking for the seal level by the reference", folder.name)
@@ -151,32 +157,15 @@ async def find_calibration(task: Task, context: EnvironmentContext) -> Calibrati
         return stored
 
 
-@contextlib.asynccontextmanager
-async def hold_alone(path: Path) -> AsyncIterator[None]:
-    """Hold a lock that one attempt of all processes has at a time, because attempts at a task begin together.
-
-    It is asked for again and again, because a thread that waits would be missing where machines start.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(LOCK_SECONDS)
-        yield
-
-
 async def calibrate(task: Task, setup: TaskFolderSetup, context: EnvironmentContext) -> Calibration:
     """Run the reference and an empty agent, and return the level that they prove.
 
     Raises as `open_container`.
     """
-    context = replace(context, transcript=_NoTranscript(), turns=None, start=None)
+    context = replace(context, transcript=NoTranscript(), turns=None, start=None)
     tried: dict[str, str] = {}
     folder = read_folder(setup)
-    views = steps.list_views(folder)
+    views = folder.views()
     tries = (SEPARATE,) if all(view.toml.verifier_mode() == "separate" for view in views) else TRIED
     may_be_proxied = tries is TRIED and not folder.steps
     may_be_proxied = may_be_proxied and proxied.can_be_proxied(verifier.read_tests(folder, setup.pass_env))
@@ -320,16 +309,10 @@ def _has_reward(described: str) -> bool:
     return described.startswith(_EARNED)
 
 
-class _NoTranscript:
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        pass
-
-
 def _digest(folder: TaskFolder, setup: TaskFolderSetup, rules: MachineRules) -> str:
-    code = "".join(
-        hashlib.sha256(content).hexdigest()
-        for content in (proxied.pack(), *(Path(str(module.__file__)).read_bytes() for module in _DECIDING))
-    )
+    deciding = (Path(str(module.__file__)).read_bytes() for module in _DECIDING)
+    contents = (repr(proxied.list_modules()).encode(), *deciding)
+    code = "".join(hashlib.sha256(content).hexdigest() for content in contents)
     named = (
         folder.digest,
         setup.pass_env,

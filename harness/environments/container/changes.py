@@ -25,13 +25,12 @@ from harness.environments.container.seal import (
     paths_to_describe,
 )
 from harness.environments.container.task_toml import MAIN, Artifact
-from harness.environments.os.file_copies import MAX_BATCH, CopyPlan, copy_files
-from harness.environments.os.machine_files import SHELLS, USERS, behind_links, login_shells
-from harness.environments.os.root_sandbox import FileEntry, RootSandbox, UnreadableFiles
+from harness.environments.os.file_entries import MAX_BATCH, CopyPlan, FileEntry, UnreadableFiles
+from harness.environments.os.machine_files import MAX_USERS_BYTES, SHELLS, USERS, behind_links, login_shells
+from harness.environments.os.root_sandbox import RootSandbox
 
 MAX_BYTES = 4 << 30
 MAX_FILES = 500_000
-MAX_USERS_BYTES = 1 << 20
 # The metadata of a package, whose description follows them.
 MAX_METADATA_BYTES = 1 << 14
 # A link of the agent to one of these would show the tests their own answers, or lead their writes elsewhere.
@@ -101,7 +100,7 @@ async def carry_changes(
         absent=tuple(change.path for change in carried if change.kind == "absent"),
     )
     target.sandbox.agent_acted = True
-    await copy_files(plan, source.sandbox.read_ranges, target.sandbox, max_bytes=MAX_BYTES)
+    await target.sandbox.copy_files(plan, source.sandbox.read_ranges, max_bytes=MAX_BYTES)
     links = [entry.path for entry in plan.entries if entry.kind == "link"]
     removed = await target.sandbox.remove_links(links, _KEPT_FROM_LINKS) if links else []
     counted = {**dropped, "link to the grader": len(removed)} if removed else dropped

@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from harness.core.errors import DataError, UsageError, describe_requirement
+from harness.core.errors import DataError, UsageError
 from harness.core.inputs.yaml_text import Lines, read_yaml_with_lines
+from harness.core.invalid_values import describe_requirement
 from harness.environments.container.task_folder import COMPOSE, ENVIRONMENT, TESTS, TaskFolder
 from harness.environments.container.task_toml import MAIN
 from harness.environments.container.task_toml import Service as ServiceName

@@ -6,23 +6,22 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from harness.core.errors import DataError, SandboxError, UsageError
-from harness.core.logger import get_logger
 from harness.core.tools import Arguments, Tool
 from harness.core.types import Submission, Task
 from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
 from harness.environments.container.compose import read_services
-from harness.environments.container.images import choose_limits, find_main_image, find_services
+from harness.environments.container.images import choose_limits, find_main_image
 from harness.environments.container.machine import ContainerSandbox, Machine, describe_failure, open_machine
-from harness.environments.container.proxy import give_proxy, read_allowed_hosts
+from harness.environments.container.proxy import read_allowed_hosts
 from harness.environments.container.seal import Level
-from harness.environments.container.services import Group, Services, open_group
+from harness.environments.container.services import Group, Services, find_services, give_proxy, open_group
 from harness.environments.container.target import TaskFolderSetup
 from harness.environments.container.task_folder import (
     SOLVE_SCRIPT,
@@ -38,9 +37,8 @@ from harness.environments.container.task_toml import (
     Healthcheck,
     NetworkMode,
 )
-from harness.environments.os.environment import KEEP_BYTES, format_result
-from harness.environments.os.file_copies import Snapshot, keep_files
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.environment import run_bash
+from harness.environments.os.file_entries import Snapshot, UnreadableFiles
 from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.limits import Limits
 
@@ -50,8 +48,6 @@ ORACLE_VARIABLES = {"DEBIAN_FRONTEND": "noninteractive"}
 # Folders that a task may expect, which every user can write.
 LOGS = ("/logs/agent", "/logs/artifacts", "/logs/verifier")
 SHOWN_BYTES = 64 * 1024
-
-_LOGGER = get_logger(__name__)
 
 
 class Command(Arguments):
@@ -66,11 +62,45 @@ class Command(Arguments):
     )
 
 
-class ContainerEnvironment(SandboxEnvironment):
-    """The environment of a task folder: the machine where an agent acts.
+class MachineEnvironment(SandboxEnvironment):
+    """The machine of any image, where an agent acts in a shell.
 
-    Its files stay readable after `end_acting`, until the block of `open_container` ends.
+    Its files stay readable after `end_acting`, until the block of the function that opened it ends.
     """
+
+    def __init__(
+        self,
+        machine: Machine,
+        context: EnvironmentContext,
+        *,
+        image: BuiltImage,
+        network: str,
+        shell: str,
+        tests_seconds: float | None,
+    ) -> None:
+        super().__init__(
+            machine.sandbox,
+            {describe_bash(machine, shell, network): functools.partial(run_bash, machine.sandbox)},
+            context,
+            end=machine.kill_processes,
+            terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
+        )
+        self.machine = machine
+        self.image = image
+        # The limit of the tests, None for the task's own.
+        self.tests_seconds = tests_seconds
+        # The differences from the published machine, for the metrics of the attempt.
+        self.facts: dict[str, Any] = {"image": image.id}
+        if image.replaced:
+            self.facts["replaced_images"] = dict(image.replaced)
+
+    async def keep_files(self) -> tuple[Snapshot, int]:
+        files = await self.machine.sandbox.keep_files()
+        return files, files.size_bytes
+
+
+class ContainerEnvironment(MachineEnvironment):
+    """The environment of a task folder."""
 
     sandbox: ContainerSandbox
 
@@ -83,31 +113,27 @@ class ContainerEnvironment(SandboxEnvironment):
         folder: TaskFolder,
         setup: TaskFolderSetup,
         image: BuiltImage,
-        facts: Mapping[str, Any],
-        bash: Tool,
+        network: NetworkMode,
         shell: str,
         tests_seconds: float | None,
     ) -> None:
-        machine = group.main
+        table = folder.toml.environment
+        about = describe_network(folder, network, group.services) + describe_offers(table)
         super().__init__(
-            machine.sandbox,
-            {bash: functools.partial(run_bash, machine.sandbox)},
-            context,
-            end=machine.kill_processes,
-            terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
+            group.main, context, image=image, network=about, shell=shell, tests_seconds=tests_seconds
         )
-        self.machine = machine
+        asked = folder.toml.agent.network_mode or table.network
+        if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
+            self.facts["without_network"] = str(asked)
+        replaced = [pair for each in services.images.values() for pair in each.replaced] if services else []
+        if replaced:
+            self.facts["replaced_images"] = {**self.facts.get("replaced_images", {}), **dict(replaced)}
         # The machines of the services beside it, and how they start again for the tests.
         self.beside = group.services
         self.place = group.place
         self.services = services
         self.folder = folder
         self.setup = setup
-        self.image = image
-        # The differences from the published machine, for the metrics of the attempt.
-        self.facts = facts
-        # The limit of the tests, None for the folder's own.
-        self.tests_seconds = tests_seconds
         # The seal level of the grading, None if none is proven.
         self.seal_level: Level | None = "work"
         # Whether a reward counts only if the tests report each of their parts. None: if their script asks
@@ -147,8 +173,7 @@ class ContainerEnvironment(SandboxEnvironment):
                 f"task {self.folder.name} has services beside its machine, whose files belong to its state",
                 hint="open its environment for each attempt",
             )
-        files = await keep_files(self.sandbox)
-        return files, files.size_bytes
+        return await super().keep_files()
 
     async def collect(self) -> None:
         """Run the collect hooks beside the agent's processes."""
@@ -192,7 +217,6 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
     hosts = read_allowed_hosts(list_allowed_hosts(first)) if network is NetworkMode.ALLOWLIST else None
     compose = await asyncio.to_thread(read_services, folder, setup.pass_env)
     image = await find_main_image(context, folder, compose)
-    facts = describe_differences(folder, image, network)
     main = functools.partial(
         open_machine,
         context.pool,
@@ -220,9 +244,6 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
                 is_public=network is NetworkMode.PUBLIC,
                 hosts=hosts,
             )
-            replaced = [pair for each in services.images.values() for pair in each.replaced]
-            if replaced:
-                facts["replaced_images"] = {**facts.get("replaced_images", {}), **dict(replaced)}
             opening = open_group(
                 *(context.pool, services, main), settings=context.settings, seconds=context.seconds
             )
@@ -244,10 +265,7 @@ async def open_container(task: Task, context: EnvironmentContext) -> AsyncIterat
             folder=folder,
             setup=setup,
             image=image,
-            facts=facts,
-            bash=describe_bash(
-                machine, shell, describe_network(folder, network, group.services) + describe_offers(table)
-            ),
+            network=network,
             shell=shell,
             tests_seconds=task.tests_seconds,
         )
@@ -319,17 +337,6 @@ def find_limits(task: Task, limits: Limits) -> Limits:
     return choose_limits(limits, folder.toml.environment, folder)
 
 
-def describe_differences(folder: TaskFolder, image: BuiltImage, network: NetworkMode) -> dict[str, Any]:
-    """Return the differences of a machine from the published one, which the metrics of an attempt show."""
-    facts: dict[str, Any] = {"image": image.id}
-    if image.replaced:
-        facts["replaced_images"] = dict(image.replaced)
-    asked = folder.toml.agent.network_mode or folder.toml.environment.network
-    if asked is not NetworkMode.NONE and network is NetworkMode.NONE:
-        facts["without_network"] = str(asked)
-    return facts
-
-
 async def wait_until_healthy(machine: Machine, check: Healthcheck) -> None:
     """Wait until the health check of a task succeeds. Raises SandboxError after too many failures."""
     began, failures = time.monotonic(), 0
@@ -356,17 +363,6 @@ def describe_bash(machine: Machine, shell: str, network: str) -> Tool:
         "output is left out.",
         Command,
     )
-
-
-async def run_bash(sandbox: ContainerSandbox, arguments: Command) -> str:
-    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
-    try:
-        result = await sandbox.run(
-            arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES
-        )
-    except UsageError as error:
-        return error.message
-    return format_result(result, arguments.timeout_seconds)
 
 
 async def solve(environment: ContainerEnvironment) -> Submission:

@@ -21,12 +21,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from harness.core.errors import DataError, UsageError, describe_requirement
+from harness.core.errors import DataError, UsageError
+from harness.core.invalid_values import describe_requirement
 from harness.core.logger import get_logger
 from harness.environments.base import EnvironmentContext, MachineRules
 from harness.environments.container.compose import Build, Compose, Service, find_inside
-from harness.environments.container.proxy import AllowedHosts
-from harness.environments.container.services import Services
 from harness.environments.container.task_folder import COMPOSE, DOCKERFILE, ENVIRONMENT, TaskFolder
 from harness.environments.container.task_toml import MAIN, EnvironmentTable
 from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
@@ -89,33 +88,52 @@ async def find_image(
 
     Raises UsageError, DataError, and SandboxError for a build that fails.
     """
+    seconds = table.build_timeout_sec
+    if table.docker_image is None:
+        return await build_image(context, build, folder.name, seconds)
+    return await pull_image(context, table.docker_image, folder.name, seconds)
+
+
+async def pull_image(context: EnvironmentContext, image: str, name: str, seconds: float) -> BuiltImage:
+    """Return the published image of a task, to which a run adds no certificates. Raises as `build_image`."""
+    rules = context.machine_rules or MachineRules()
+    without_ca = replace(rules, build=replace(rules.build, ca_file=None))
+    return await build_text(replace(context, machine_rules=without_ca), f"FROM {image}\n", name, seconds)
+
+
+async def build_text(context: EnvironmentContext, dockerfile: str, name: str, seconds: float) -> BuiltImage:
+    """Return the image of a Dockerfile that needs no other file. Raises as `build_image`."""
+    with tempfile.TemporaryDirectory() as folder:
+        await asyncio.to_thread(Path(folder, DOCKERFILE).write_text, dockerfile, "utf-8")
+        return await build_image(context, Path(folder), name, seconds)
+
+
+async def build_image(context: EnvironmentContext, build: Path, name: str, seconds: float) -> BuiltImage:
+    """Return the image of a folder with a Dockerfile, built once. `name` is the task's, for the log.
+
+    Raises UsageError, DataError, and SandboxError for a build that fails.
+    """
     backend = context.pool.backend
     if not isinstance(backend, RunsForeignImages):
-        raise UsageError("the backend of this run cannot start images of task folders", hint="use Docker")
-    rules = (context.machine_rules or MachineRules()).build
-    with contextlib.ExitStack() as stack:
-        if table.docker_image is not None:
-            build = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            (build / DOCKERFILE).write_text(f"FROM {table.docker_image}\n", encoding="utf-8")
-            rules = replace(rules, ca_file=None)
-        async with context.pool.gate:
-            return await asyncio.to_thread(
-                functools.partial(
-                    *(backend.build_image, build, rules),
-                    name=folder.name,
-                    seconds=table.build_timeout_sec,
-                    notify=lambda line: _LOGGER.info("%s: %s", folder.name, line),
-                )
+        raise UsageError("the backend of this run cannot start images of tasks", hint="use Docker")
+    async with context.pool.gate:
+        return await asyncio.to_thread(
+            functools.partial(
+                *(backend.build_image, build, (context.machine_rules or MachineRules()).build),
+                name=name,
+                seconds=seconds,
+                notify=lambda line: _LOGGER.info("%s: %s", name, line),
             )
+        )
 
 
 def choose_limits(limits: Limits, table: EnvironmentTable, folder: TaskFolder) -> Limits:
     """Return the limits of a machine: the task's own, and `limits` where it names none. Raises DataError."""
     own = {"memory_mb": table.memory_mb, "cpus": table.cpus, "disk_mb": table.storage_mb}
-    return _make_limits(limits, {name: value for name, value in own.items() if value is not None}, folder)
+    return make_limits(limits, {name: value for name, value in own.items() if value is not None}, folder)
 
 
-def _make_limits(limits: Limits, own: Mapping[str, float], folder: TaskFolder) -> Limits:
+def make_limits(limits: Limits, own: Mapping[str, float], folder: TaskFolder) -> Limits:
     try:
         return Limits.model_validate(
             {**limits.model_dump(), "file_mb": own.get("disk_mb", limits.file_mb), **own}
@@ -138,29 +156,6 @@ async def find_main_image(
     if table.docker_image is None and main and (main.build or (main.image and not folder.has_dockerfile)):
         return await find_service_image(context, folder, main, MAIN)
     return await find_image(context, folder, table, Path(folder.path, ENVIRONMENT))
-
-
-async def find_services(
-    context: EnvironmentContext,
-    folder: TaskFolder,
-    compose: Compose,
-    main: Limits,
-    *,
-    is_public: bool,
-    hosts: AllowedHosts | None,
-) -> Services:
-    """Return the services of a task with their images and limits. `main` has the limits of the agent's
-    machine.
-
-    Raises as `find_image` does.
-    """
-    images, limits = dict[str, BuiltImage](), {MAIN: main}
-    for name, service in compose.services.items():
-        if name != MAIN:
-            images[name] = await find_service_image(context, folder, service, name)
-            limits[name] = _make_limits(context.settings.limits, service.limits, folder)
-    place = Path(folder.path, ENVIRONMENT)
-    return Services(compose, images, limits, place, is_public=is_public, hosts=hosts)
 
 
 async def find_service_image(

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
 import os
 import posixpath
 import stat
-import tarfile
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.base import EnvironmentSnapshot
-from harness.environments.os.file_copies import CopyPlan, bring_files, copy_files
-from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
+from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles
+from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.base import (
     ForeignImage,
     ImageFacts,
@@ -60,7 +58,7 @@ OUTPUT_BYTES = 256 * MIB
 STAYING_CPU_SECONDS = 24 * 3600
 CALL_SECONDS = 5.0
 START_SECONDS = 30.0
-MAX_TAR_BYTES = 1 << 30
+MAX_PUT_BYTES = 1 << 30
 SHOWN_BYTES = 2000
 
 
@@ -200,50 +198,55 @@ class Machine:
 
     async def put_files(
         self,
-        source: bytes | Path,
+        source: Path,
         folder: str,
         *,
         names: Iterable[str] | None = None,
-        executable: Iterable[str] = (),
+        executable: Collection[str] = (),
         fresh: bool = False,
     ) -> None:
-        """Put files below a folder of the machine, as its root.
+        """Put the files of a folder below a folder of the machine. They belong to root.
 
         Args:
-            source: The bytes of a tar archive, or a folder. Files of a folder belong to root.
+            source: The folder on this machine.
             folder: The absolute folder, which is made if it is missing. No link may lead to it. Folders that
                 are there keep their owners and modes.
-            names: The paths below a `source` folder to take. Default: all of them.
-            executable: The paths below `folder` that everyone may execute, whatever their modes are.
+            names: The paths below `source` to take. Default: all of them.
+            executable: The paths below `source` that everyone may execute, whatever their modes are.
             fresh: Whether everything at `folder` is removed first.
 
-        Raises UnreadableFiles if the machine cannot make them, UsageError for an archive with other things
-        than files, folders and links, and SandboxError.
+        Raises UnreadableFiles if the machine cannot make them, UsageError for anything but files, folders and
+        links, and SandboxError.
         """
-        packed = source if isinstance(source, bytes) else pack_folder(source, names)
-        entries, contents = _read_archive(packed, folder)
-        may_run = {posixpath.join(folder, name) for name in executable}
-        entries = [
-            replace(each, mode=each.mode | 0o111) if each.path in may_run else each for each in entries
-        ]
-        wanted = [*list_parents(folder), folder]
-        inside = [] if fresh else [entry.path for entry in entries if entry.kind == "folder"]
-        found = await self.sandbox.describe([*wanted, *inside])
-        kept = {path for path in inside if path in found and found[path].kind == "folder"}
-        entries = [entry for entry in entries if entry.path not in kept]
-        given = {entry.path for entry in entries}
-        missing = [_make_folder(path) for path in wanted if path not in found and path not in given]
-        if fresh and folder not in given:
-            missing = [*(each for each in missing if each.path != folder), _make_folder(folder)]
-        plan = CopyPlan(
-            tuple(sorted([*missing, *entries], key=lambda entry: entry.path)),
-            absent=(folder,) if fresh else (),
-        )
+        await self._put(_read_folder(source, folder, names, executable), folder, fresh=fresh)
 
-        async def read(ranges: Sequence[FileRange]) -> bytes:
-            return b"".join(contents[path][start : start + length] for path, start, length in ranges)
+    async def put_contents(
+        self, contents: Mapping[str, bytes], folder: str, *, mode: int = 0o644, fresh: bool = False
+    ) -> None:
+        """Put files with these contents, by their paths below `folder`. Raises as `put_files`."""
+        files = {posixpath.join(folder, name): content for name, content in contents.items()}
+        entries = [_make_entry(path, "file", mode, size=len(content)) for path, content in files.items()]
+        await self._put(Snapshot(tuple(entries), files), folder, fresh=fresh)
 
-        await copy_files(plan, read, self.sandbox)
+    async def _put(self, files: Snapshot, folder: str, *, fresh: bool) -> None:
+        if (size := sum(map(len, files.contents.values()))) > MAX_PUT_BYTES:
+            raise UsageError(f"the files have {size:,} bytes; the limit is {MAX_PUT_BYTES:,}")
+        entries = {entry.path: entry for entry in files.entries}
+        for parent in {parent for path in entries for parent in list_parents(path)}:
+            if parent.startswith(f"{folder.rstrip('/')}/"):
+                entries.setdefault(parent, _make_entry(parent, "folder", 0o755))
+        above = [*list_parents(folder), folder]
+        inside = [] if fresh else [path for path, entry in entries.items() if entry.kind == "folder"]
+        found = await self.sandbox.describe([*above, *inside])
+        for path in inside:
+            if path in found and found[path].kind == "folder":
+                del entries[path]
+        for path in above:
+            if path not in found or (fresh and path == folder):
+                entries.setdefault(path, _make_entry(path, "folder", 0o755))
+        made = tuple(entries[path] for path in sorted(entries))
+        plan = CopyPlan(made, absent=(folder,) if fresh else ())
+        await self.sandbox.copy_files(plan, files.read_ranges)
 
     async def make_folders(self, paths: Sequence[str], *, mode: int) -> None:
         """Make folders that belong to root, unless something is there, and the folders above them.
@@ -252,9 +255,12 @@ class Machine:
         """
         wanted = sorted({*paths, *(parent for path in paths for parent in list_parents(path))})
         found = await self.sandbox.describe(wanted)
-        made = [_make_folder(path) for path in wanted if path not in found]
-        made = [replace(each, mode=mode) if each.path in paths else each for each in made]
-        await copy_files(CopyPlan(tuple(made)), _read_nothing, self.sandbox)
+        made = [
+            _make_entry(path, "folder", mode if path in paths else 0o755)
+            for path in wanted
+            if path not in found
+        ]
+        await self.sandbox.copy_files(CopyPlan(tuple(made)), Snapshot().read_ranges)
 
     async def open_shell(self) -> str:
         """Start the shell of `sandbox.run`, and return its path. Raises UsageError, SandboxError.
@@ -363,7 +369,7 @@ async def open_machine(
         )
         if start is not None:
             sandbox.agent_acted = start.agent_acted
-            await bring_files(start.files, sandbox)
+            await sandbox.bring_files(start.files)
         if starts_main:
             await machine.start_main()
         yield machine
@@ -379,72 +385,28 @@ async def inspect_image(backend: RunsForeignImages, image: str) -> ImageFacts:
     return facts
 
 
-def pack_folder(folder: Path, names: Iterable[str] | None = None) -> bytes:
-    """Return a tar archive of a folder's files, folders and links, which belong to root.
-
-    `names` are the paths to take, by default all of them. Raises UsageError for other things.
-    """
+def _read_folder(
+    source: Path, folder: str, names: Iterable[str] | None, executable: Collection[str]
+) -> Snapshot:
+    """Return the files of a local folder as they will be below `folder`, as `put_files` describes."""
     if names is None:
-        names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name in names:
-            path = folder / name
-            facts = path.lstat()
-            if not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode) or path.is_symlink()):
-                raise UsageError(f"{path}: is neither a file, a folder nor a link")
-            member = tarfile.TarInfo(name)
-            member.mtime, member.mode = int(facts.st_mtime), stat.S_IMODE(facts.st_mode)
-            if path.is_symlink():
-                member.type, member.linkname = tarfile.SYMTYPE, os.readlink(path)
-                tar.addfile(member)
-            elif path.is_dir():
-                member.type = tarfile.DIRTYPE
-                tar.addfile(member)
-            else:
-                member.size = facts.st_size
-                with path.open("rb") as content:
-                    tar.addfile(member, content)
-    return archive.getvalue()
-
-
-def _read_archive(archive: bytes, folder: str) -> tuple[list[FileEntry], dict[str, bytes]]:
-    """Return the entries of an archive below `folder`, with the folders around them, and their contents."""
-    if len(archive) > MAX_TAR_BYTES:
-        raise UsageError(f"the files have {len(archive):,} bytes; the limit is {MAX_TAR_BYTES:,}")
-    entries: dict[str, FileEntry] = {}
+        names = sorted(path.relative_to(source).as_posix() for path in source.rglob("*"))
+    entries: list[FileEntry] = []
     contents: dict[str, bytes] = {}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        for member in tar:
-            path = posixpath.normpath(posixpath.join(folder, member.name))
-            if path != folder and not path.startswith(f"{folder.rstrip('/')}/"):
-                raise UsageError(f"the archive's file {member.name} is not below {folder}")
-            kind = "folder" if member.isdir() else "link" if member.issym() else "file"
-            if not (member.isdir() or member.issym() or member.isreg() or member.islnk()):
-                raise UsageError(f"the archive's file {member.name} is neither a file, a folder nor a link")
-            if kind == "file":
-                content = tar.extractfile(member)
-                assert content is not None  # noqa: S101  because the member is a file
-                contents[path] = content.read()
-            for parent in list_parents(path):
-                if parent.startswith(f"{folder.rstrip('/')}/"):
-                    entries.setdefault(parent, _make_folder(parent))
-            entries[path] = FileEntry(
-                path=path,
-                kind=cast("Any", kind),
-                mode=member.mode & 0o7777,
-                uid=member.uid,
-                gid=member.gid,
-                mtime_ns=int(member.mtime * 10**9),
-                ctime_ns=0,
-                size=len(contents.get(path, b"")),
-                to=member.linkname if kind == "link" else "",
-            )
-    return list(entries.values()), contents
-
-
-async def _read_nothing(_ranges: Sequence[FileRange]) -> bytes:
-    return b""
+    for name in names:
+        path, place = source / name, posixpath.join(folder, name)
+        facts = path.lstat()
+        mode = stat.S_IMODE(facts.st_mode) | (0o111 if name in executable else 0)
+        made = _make_entry(place, "folder", mode, mtime_ns=facts.st_mtime_ns)
+        if stat.S_ISLNK(facts.st_mode):
+            made = replace(made, kind="link", to=os.readlink(path))
+        elif stat.S_ISREG(facts.st_mode):
+            contents[place] = path.read_bytes()
+            made = replace(made, kind="file", size=len(contents[place]))
+        elif not stat.S_ISDIR(facts.st_mode):
+            raise UsageError(f"{path}: is neither a file, a folder nor a link")
+        entries.append(made)
+    return Snapshot(tuple(entries), contents)
 
 
 def list_parents(path: str) -> list[str]:
@@ -453,8 +415,12 @@ def list_parents(path: str) -> list[str]:
     return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
 
 
-def _make_folder(path: str) -> FileEntry:
-    return FileEntry(path, "folder", 0o755, uid=0, gid=0, mtime_ns=time.time_ns(), ctime_ns=0)
+def _make_entry(
+    path: str, kind: Literal["file", "folder"], mode: int, *, size: int = 0, mtime_ns: int | None = None
+) -> FileEntry:
+    """Return the entry of a file or a folder of root."""
+    mtime_ns = time.time_ns() if mtime_ns is None else mtime_ns
+    return FileEntry(path, kind, mode, uid=0, gid=0, mtime_ns=mtime_ns, ctime_ns=0, size=size)
 
 
 def describe_failure(action: str, result: ExecResult) -> SandboxError:

@@ -24,7 +24,6 @@ import psutil
 from harness.core.errors import SandboxError
 from harness.core.logger import get_logger
 from harness.core.text import escape_text
-from harness.environments.container.machine import Machine
 from harness.sandbox.sandbox import Sandbox
 
 _RESOLVE_SECONDS = 20.0
@@ -141,19 +140,6 @@ async def _resolve(host: str, port: int) -> list[Address]:
     except (OSError, UnicodeError, TimeoutError) as error:
         raise HostRefused(f"{host} has no address: {error or 'no answer'}") from error
     return list(dict.fromkeys(ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found))
-
-
-async def give_proxy(
-    stack: contextlib.AsyncExitStack, machine: Machine, hosts: AllowedHosts, beside: Iterable[str] = ()
-) -> None:
-    """Open the proxy for a machine until the end of `stack`, and name it in the variables of its commands.
-
-    Programs reach the hosts `beside` the machine directly. Raises SandboxError.
-    """
-    port = await stack.enter_async_context(open_proxy(machine.sandbox, hosts))
-    url, local = f"http://127.0.0.1:{port}", ",".join(("localhost", "127.0.0.1", "::1", *beside))
-    given = {"http_proxy": url, "https_proxy": url, "all_proxy": url, "no_proxy": local}
-    machine.proxies = given | {name.upper(): value for name, value in given.items()}
 
 
 @contextlib.asynccontextmanager

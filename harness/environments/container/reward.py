@@ -69,6 +69,16 @@ class Reward:
     no_reward_key: bool = False
 
 
+def describe_reward(reward: Reward) -> dict[str, Any]:
+    """Return the metrics of a reward."""
+    metrics: dict[str, Any] = {REWARD: reward.score}
+    if set(reward.values) != {REWARD}:
+        metrics["rewards"] = dict(reward.values)
+    if reward.no_reward_key:
+        metrics["no_reward_key"] = 1
+    return metrics
+
+
 def read_reward(of_json: bytes | None, of_text: bytes | None) -> Reward:
     """Return the reward in the contents of reward.json, or of reward.txt if that does not exist.
 

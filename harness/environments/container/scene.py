@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 
 from harness.environments.os.machine_files import (
     COMMAND_FOLDERS,
+    PATH_IN_TEXT,
     SHARED_MEMORY,
     STARTED_BY_TOOLS,
     TOOL_FOLDERS,
     behind_links,
+    below,
     mentioned_names,
 )
 
@@ -60,7 +62,6 @@ VIRTUAL = "pyvenv.cfg"
 _MOST_FOLDERS = 200
 # The kernel follows no more.
 _MOST_LINKS = 40
-_PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
 _CHANGE_OF_FOLDER = re.compile(r"\b(?:cd|pushd)\s+(?:--\s+)?[\"']?([\w./+@${}-]+)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _PLAIN_WORD = re.compile(r"[A-Za-z]+")
@@ -113,7 +114,7 @@ class Scene:
     @functools.cached_property
     def named(self) -> frozenset[str]:
         """The absolute paths in the instruction."""
-        found = (path.rstrip(".:-") for path in _PATH_IN_TEXT.findall(self.instruction))
+        found = (path.rstrip(".:-") for path in PATH_IN_TEXT.findall(self.instruction))
         return frozenset(behind_links(path) for path in found if ".." not in path.split("/"))
 
     @functools.cached_property
@@ -297,8 +298,3 @@ def parents(path: str) -> list[str]:
     while (path := posixpath.dirname(path)) != "/":
         found.append(path)
     return found
-
-
-def below(path: str, folders: Iterable[str]) -> bool:
-    """Return whether a path is one of these folders or below one."""
-    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

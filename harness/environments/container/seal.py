@@ -21,10 +21,9 @@ from harness.environments.container.scene import (
     VIRTUAL,
     Change,
     Scene,
-    below,
     parents,
 )
-from harness.environments.os.machine_files import LOADERS, SETTINGS, SHARED_MEMORY
+from harness.environments.os.machine_files import LOADERS, SETTINGS, SHARED_MEMORY, below
 
 Level = Literal["artifacts", "work", "tools", "all", "attached", "live", "proxied"]
 LEVELS: tuple[Level, ...] = get_args(Level)

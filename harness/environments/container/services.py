@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import io
-import os
+import posixpath
 import re
 import secrets
-import tarfile
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -24,11 +22,14 @@ from typing import Protocol
 from harness.core.errors import SandboxError, UsageError
 from harness.core.logger import get_logger
 from harness.core.shield import complete
+from harness.environments.base import EnvironmentContext
 from harness.environments.container.compose import Compose, Health, Mount, Service, find_inside
+from harness.environments.container.images import find_service_image, make_limits
 from harness.environments.container.machine import Machine, describe_failure, open_machine
-from harness.environments.container.proxy import AllowedHosts, give_proxy
+from harness.environments.container.proxy import AllowedHosts, open_proxy
+from harness.environments.container.task_folder import ENVIRONMENT, TaskFolder
 from harness.environments.container.task_toml import MAIN
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import BuiltImage, MakesNetworks, NetworkPlace
 from harness.sandbox.limits import Limits
@@ -70,6 +71,29 @@ class Services:
     is_public: bool
     # The hosts that all of the machines reach by a proxy, None if they have none.
     hosts: AllowedHosts | None = None
+
+
+async def find_services(
+    context: EnvironmentContext,
+    folder: TaskFolder,
+    compose: Compose,
+    main: Limits,
+    *,
+    is_public: bool,
+    hosts: AllowedHosts | None,
+) -> Services:
+    """Return the services of a task with their images and limits. `main` has the limits of the agent's
+    machine.
+
+    Raises as `find_image` does.
+    """
+    images, limits = dict[str, BuiltImage](), {MAIN: main}
+    for name, service in compose.services.items():
+        if name != MAIN:
+            images[name] = await find_service_image(context, folder, service, name)
+            limits[name] = make_limits(context.settings.limits, service.limits, folder)
+    place = Path(folder.path, ENVIRONMENT)
+    return Services(compose, images, limits, place, is_public=is_public, hosts=hosts)
 
 
 @dataclass(slots=True)
@@ -188,6 +212,19 @@ class _Starting:
             self.healthy.add(name)
 
 
+async def give_proxy(
+    stack: contextlib.AsyncExitStack, machine: Machine, hosts: AllowedHosts, beside: Iterable[str] = ()
+) -> None:
+    """Open the proxy for a machine until the end of `stack`, and name it in the variables of its commands.
+
+    Programs reach the hosts `beside` the machine directly. Raises SandboxError.
+    """
+    port = await stack.enter_async_context(open_proxy(machine.sandbox, hosts))
+    url, local = f"http://127.0.0.1:{port}", ",".join(("localhost", "127.0.0.1", "::1", *beside))
+    given = {"http_proxy": url, "https_proxy": url, "all_proxy": url, "no_proxy": local}
+    machine.proxies = given | {name.upper(): value for name, value in given.items()}
+
+
 @contextlib.asynccontextmanager
 async def _hold_network(pool: SandboxPool, *, is_public: bool, seconds: float) -> AsyncIterator[str]:
     """Make a network for one attempt and yield its name; remove it at the end of the block."""
@@ -263,19 +300,11 @@ async def _mount(machine: Machine, mounts: Iterable[Mount], folders: Iterable[st
         elif source.is_dir():
             await machine.put_files(source, mount.target, fresh=True)
         else:
-            folder, name = os.path.split(mount.target)
-            await machine.put_files(_pack_file(source, name), folder or "/")
+            folder, name = posixpath.split(mount.target)
+            mode = source.stat().st_mode & 0o777
+            await machine.put_contents({name: source.read_bytes()}, folder or "/", mode=mode)
     if folders:
         await machine.make_folders([folder.partition(":")[0] for folder in folders], mode=0o1777)
-
-
-def _pack_file(path: Path, name: str) -> bytes:
-    archive, content = io.BytesIO(), path.read_bytes()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        member = tarfile.TarInfo(name)
-        member.size, member.mode = len(content), path.stat().st_mode & 0o777
-        tar.addfile(member, io.BytesIO(content))
-    return archive.getvalue()
 
 
 def tests_name_service(compose: Compose, tests: Path) -> bool:

@@ -19,12 +19,17 @@ from harness.environments.base import Step
 from harness.environments.container.environment import wait_until_healthy
 from harness.environments.container.grader import grade, grade_sealed
 from harness.environments.container.machine import describe_failure
-from harness.environments.container.reward import REWARD, make_reward
+from harness.environments.container.reward import REWARD, describe_reward, make_reward
 from harness.environments.container.seal import TESTS
 from harness.environments.container.target import TaskFolderTarget
-from harness.environments.container.task_folder import STEPS, WORKDIR, TaskFolder, list_included_files
+from harness.environments.container.task_folder import (
+    MAX_SECONDS,
+    STEPS,
+    WORKDIR,
+    list_included_files,
+)
 from harness.environments.container.verifier import clear_folders
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 
 if TYPE_CHECKING:
     from harness.environments.container.environment import ContainerEnvironment
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
 
 SETUP = "setup.sh"
 SETUP_SECONDS = 600.0
-# The limit of a step whose task sets none.
-MAX_SECONDS = 24 * 3600.0
 EVIDENCE_CHARACTERS = 500
 
 
@@ -76,7 +79,7 @@ class TaskSteps:
         """Return the steps, in order."""
         return tuple(
             Step(step.name, step.instruction, folder.toml.agent.timeout_sec or MAX_SECONDS)
-            for step, folder in zip(self._folder.steps, list_views(self._folder), strict=True)
+            for step, folder in zip(self._folder.steps, self._folder.views(), strict=True)
         )
 
     async def begin(self, number: int) -> bool:
@@ -108,7 +111,7 @@ class TaskSteps:
         """
         if self._tests_seconds is None:
             return None
-        own = [folder.toml.verifier.timeout_sec for folder in list_views(self._folder)]
+        own = [folder.toml.verifier.timeout_sec for folder in self._folder.views()]
         return self._tests_seconds * own[self._number] / min(sum(own), MAX_SECONDS)
 
     async def _prepare(self) -> None:
@@ -195,11 +198,7 @@ class TaskSteps:
             reward = make_reward(
                 {key: math.fsum(each.get(key, 0.0) for each in chosen) / len(chosen) for key in keys}
             )
-            metrics[REWARD] = reward.score
-            if set(reward.values) != {REWARD}:
-                metrics["rewards"] = dict(reward.values)
-            if reward.no_reward_key:
-                metrics["no_reward_key"] = 1
+            metrics |= describe_reward(reward)
         tampering = next((each.verdict.tampering for each in self._ended if each.verdict.tampering), None)
         place = f"step {last.name} ({len(self._ended)} of {total})"
         if not rewards or not last.rewards:
@@ -214,11 +213,6 @@ class TaskSteps:
             *(Status.FAILED, score, metrics, evidence + str(failed.verdict.evidence), Phase.EVALUATOR),
             tampering=tampering,
         )
-
-
-def list_views(folder: TaskFolder) -> list[TaskFolder]:
-    """Return a task as it is at each of its steps, or the task itself if it has none."""
-    return [folder.at_step(number) for number in range(len(folder.steps))] or [folder]
 
 
 def _read_rewards(verdict: Verdict) -> Mapping[str, float]:

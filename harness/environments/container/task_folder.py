@@ -15,14 +15,17 @@ from typing import Any, NoReturn
 from pathspec import GitIgnoreSpec
 from pydantic import ValidationError
 
-from harness.core.errors import DataError, UsageError, describe_requirement
+from harness.core.errors import DataError, UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, hash_file, read_input
+from harness.core.invalid_values import describe_requirement
 from harness.environments.container.task_toml import StepTable, TaskToml
 
 TASK_TOML, INSTRUCTION, IGNORE = "task.toml", "instruction.md", ".harborignore"
 TESTS, SOLUTION, ENVIRONMENT, STEPS, WORKDIR = "tests", "solution", "environment", "steps", "workdir"
 TEST_SCRIPT, SOLVE_SCRIPT, COMPOSE, DOCKERFILE = "test.sh", "solve.sh", "docker-compose.yaml", "Dockerfile"
 
+# The limit of an agent whose task sets none.
+MAX_SECONDS = 24 * 3600.0
 _CANARY = re.compile(r"(<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}", re.DOTALL)
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
@@ -85,6 +88,10 @@ class TaskFolder:
     def has_reference(self) -> bool:
         """Whether the oracle can play the task, with every step of it."""
         return self.has_solution or (bool(self.steps) and all(step.has_solution for step in self.steps))
+
+    def views(self) -> list[TaskFolder]:
+        """Return the task as it is at each of its steps, or the task itself if it has none."""
+        return [self.at_step(number) for number in range(len(self.steps))] or [self]
 
     def at_step(self, number: int) -> TaskFolder:
         """Return the task as it is at one of its steps, from 0: the step's own tables, tests and solution.

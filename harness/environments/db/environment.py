@@ -17,8 +17,14 @@ from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, Tex
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, SandboxEnvironment
 from harness.environments.db.client import Table, ask, create_tables, reset
-from harness.environments.published import Published, make_tool
-from harness.environments.text_protocol import HOW_TO_ACT, LONGER_FENCE, TextForm, read_parentheses
+from harness.environments.text_protocol import (
+    HOW_TO_ACT,
+    LONGER_FENCE,
+    Published,
+    TextForm,
+    make_tool,
+    read_parentheses,
+)
 from harness.environments.written_actions import WrittenAction, WrittenReply
 from harness.sandbox.failures import build_fault
 from harness.sandbox.pool import SandboxSettings
@@ -31,6 +37,30 @@ REFERENCE_SECONDS = 20.0
 FILE, JOURNAL = "database.sqlite", "database.sqlite-journal"
 # The key of the sandboxes where trusted code alone runs the SQL of references.
 REFERENCES = "references of db"
+
+_EXECUTE = make_tool(
+    "execute_sql",
+    "Executes a given SQL statement on the database and returns the result.",
+    query=(str, "The SQL query to be executed."),
+)
+_COMMIT = make_tool(
+    "commit_final_answer",
+    "Commits the final answer after all operations are completed.",
+    answers=(list[str], "The list of final answers to commit."),
+)
+# The time of a query upstream, in seconds.
+_PUBLISHED_SECONDS = 60.0
+
+OPERATION, ANSWER = "operation", "answer"
+_FINAL_ANSWER = re.compile(
+    r"(?P<before>[ \t>*_#`-]*+)final[ \t]++answer[ \t*_`]*+[:：][ \t]*+(?P<bold>\*{0,2}+)(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+
+_ADVICE = (
+    "Write a line `Action: Operation` and the SQL in a block ```sql, or the lines `Action: Answer` and "
+    "`Final Answer: ANSWER`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,20 +204,6 @@ class Database(SandboxEnvironment):
         self.sandbox.agent_acted = not clean
 
 
-_EXECUTE = make_tool(
-    "execute_sql",
-    "Executes a given SQL statement on the database and returns the result.",
-    query=(str, "The SQL query to be executed."),
-)
-_COMMIT = make_tool(
-    "commit_final_answer",
-    "Commits the final answer after all operations are completed.",
-    answers=(list[str], "The list of final answers to commit."),
-)
-# The time of a query upstream, in seconds.
-_PUBLISHED_SECONDS = 60.0
-
-
 def make_published(sandbox: Sandbox) -> Published:
     """Return AgentBench's function calls for a database."""
 
@@ -231,12 +247,6 @@ async def _require_all_ended(sandbox: Sandbox) -> None:
         raise build_fault("the machine did not end a process that ran the agent's SQL")
 
 
-OPERATION, ANSWER = "operation", "answer"
-_FINAL_ANSWER = re.compile(
-    r"(?P<before>[ \t>*_#`-]*+)final[ \t]++answer[ \t*_`]*+[:：][ \t]*+(?P<bold>\*{0,2}+)(?P<answer>.*)",
-    re.IGNORECASE | re.ASCII,
-)
-
 _INSTRUCTIONS = f"""\
 {HOW_TO_ACT}
 
@@ -258,10 +268,6 @@ Action: Answer
 Final Answer: ["Ada", "Grace"]
 
 {LONGER_FENCE}"""
-_ADVICE = (
-    "Write a line `Action: Operation` and the SQL in a block ```sql, or the lines `Action: Answer` and "
-    "`Final Answer: ANSWER`."
-)
 
 
 def _read_operation(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

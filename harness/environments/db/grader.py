@@ -28,6 +28,16 @@ _QUOTES = "\"'`“”‘’"
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,300}(?:\.\d{0,300})?|\.\d{1,300})(?:[eE][+-]?\d{1,2})?", re.ASCII)
 
+_ROW_DIGITS = 5
+_GROUP_BYTES = 1024
+
+Row = tuple[str | None, ...]
+
+# A sign of tampering, in the same words each time, so that reports can count it.
+NO_PLAIN_TABLE = "left no plain table where there was one"
+_SHOWN_ROWS = 3
+_SHOWN_CHARACTERS = 200
+
 
 def answer_values(text: str) -> tuple[str, ...] | None:
     """Return the values of an answer: the items of a JSON or Python list, or the text as one value.
@@ -109,12 +119,6 @@ def _value(item: Any) -> str | None:
     return None
 
 
-_ROW_DIGITS = 5
-_GROUP_BYTES = 1024
-
-Row = tuple[str | None, ...]
-
-
 def table_hash(rows: Iterable[Row], *, cut: bool = False) -> str:
     """Return the hash of these rows. With `cut`, rows beyond 170 are ignored as MySQL ignores them."""
     joined = ",".join(sorted(_row_hash(row) for row in rows)).encode()
@@ -135,12 +139,6 @@ def _row_hash(row: Row) -> str:
 
 def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
-
-
-# A sign of tampering, in the same words each time, so that reports can count it.
-NO_PLAIN_TABLE = "left no plain table where there was one"
-_SHOWN_ROWS = 3
-_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,11 +42,13 @@ The task ends by itself as soon as it is done{end}.
 """
 _GIVE_UP = ", so call `submit` only to give up"
 
+_TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
+
 
 class HouseOptions(Options):
     """The options of `house`."""
 
-    # Whether an action that is not available stands for the nearest one by BLEU, as upstream does.
+    # Whether an action that is not available counts as the nearest one by BLEU, as upstream does.
     nearest_command: bool = False
     # The folder that holds `json_2.1.1/`. None looks next to the list of games.
     games: Annotated[str | None, OptionEffect("read the games in the folder")] = Field(
@@ -168,8 +170,6 @@ def _read(row: Row, options: CategoryOptions) -> tuple[Task, Reference]:
     )
     return task, Reference(task_id, "done", target, f"the task is done. {row.text('goal')}")
 
-
-_TURNS: Mapping[str, int] = {"v0.2": 35, "fc": 20}
 
 CATEGORY = Category(
     name=_NAME,

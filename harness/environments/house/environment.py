@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -19,9 +19,8 @@ from harness.environments.base import EnvironmentContext, HostEnvironment, open_
 from harness.environments.house.game import FLUENTS, PREDICATES, Game, find_nearest
 from harness.environments.house.goal import Bindings, GoalError
 from harness.environments.house.play import HouseGame, Play, load_game
-from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.spec import StateGrader
-from harness.environments.text_protocol import NO_ACTION, TextForm
+from harness.environments.text_protocol import NO_ACTION, Published, TextForm, bound_text, make_tool
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 20
@@ -33,6 +32,26 @@ MOST_EQUAL, FIRST_CHECKED = 3, 4
 WON = "won"
 FORFEITED = "forfeited"
 REPEATED = f"You sent the same action {MOST_EQUAL} times in a row, which ends the task."
+
+_MARKS = " \t*_`\"'"
+_INSTRUCTIONS = """\
+In each reply, write your thoughts first, then exactly one action on its own line, and then stop. The next \
+message shows its result. Write one of the available actions after `ACTION:`, exactly as it is listed:
+
+THOUGHT: your thoughts
+ACTION: your next action
+
+To give up, write `ACTION: submit` instead."""
+_IN_LINE = re.compile(r"\bACTION:([^\n]*)")
+_ADVICE = "Write a line `ACTION:` with one of the available actions."
+
+_TREATMENTS = {
+    "isclean": ("clean", "sinkbasintype"),
+    "ishot": ("heat", "microwavetype"),
+    "iscool": ("cool", "fridgetype"),
+}
+# A game with many objects of the same type has thousands of plans, and almost always the first one wins.
+_MOST_PLANS = 5000
 
 
 class Action(Arguments):
@@ -121,19 +140,6 @@ async def open_environment(task: Task, context: EnvironmentContext) -> AsyncIter
     yield environment
 
 
-_MARKS = " \t*_`\"'"
-_INSTRUCTIONS = """\
-In each reply, write your thoughts first, then exactly one action on its own line, and then stop. The next \
-message shows its result. Write one of the available actions after `ACTION:`, exactly as it is listed:
-
-THOUGHT: your thoughts
-ACTION: your next action
-
-To give up, write `ACTION: submit` instead."""
-_IN_LINE = re.compile(r"\bACTION:([^\n]*)")
-_ADVICE = "Write a line `ACTION:` with one of the available actions."
-
-
 def _read_written(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:
     action = reply.actions[0]
     text, is_complete = _read_text(action)
@@ -195,15 +201,6 @@ async def grade_game(
 GRADERS = (StateGrader(HouseGame, grade_game),)
 
 
-_TREATMENTS = {
-    "isclean": ("clean", "sinkbasintype"),
-    "ishot": ("heat", "microwavetype"),
-    "iscool": ("cool", "fridgetype"),
-}
-# A game with many objects of the same type has thousands of plans, and almost always the first one wins.
-_MOST_PLANS = 5000
-
-
 class NoPlan(Exception):
     """The goal cannot be reached by such a plan."""
 
@@ -215,7 +212,8 @@ def find_plan(game: Game) -> list[str]:
     for number, bound in enumerate(game.goal.find(game.facts, static)):
         if number == _MOST_PLANS:
             break
-        plans.extend(_try_plan(game, bound))
+        with contextlib.suppress(NoPlan):
+            plans.append(_Plan(game, bound).commands)
     for plan in sorted(plans, key=lambda plan: (len(plan), plan)):
         play = Play(game)
         for command in plan:
@@ -235,13 +233,6 @@ async def solve(environment: HostEnvironment[Household], _target: Any) -> str:
         if environment.submitted is None:
             await environment.call(TAKE_ACTION.name, {"action": command})
     return "done"
-
-
-def _try_plan(game: Game, bound: Bindings) -> Iterator[list[str]]:
-    try:
-        yield _Plan(game, bound).commands
-    except NoPlan:
-        return
 
 
 class _Plan:

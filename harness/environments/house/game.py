@@ -23,33 +23,6 @@ from harness.environments.house.goal import Fact, Goal, GoalError, read_goal
 _SEPARATOR = "_bar_"
 _BASIN = "basin"
 
-
-def name_objects(ids: Iterable[str]) -> dict[str, str]:
-    """Return the name of each id: its kind, and a number from 1 within the kind.
-
-    The ids are numbered in their order from the highest number down, so that the last one is 1. An id without
-    a position keeps its text as its name.
-    """
-    kinds = {each: _kind(each) for each in sorted(ids)}
-    left = Counter(kind for kind in kinds.values() if kind is not None)
-    names = {}
-    for each, kind in kinds.items():
-        if kind is None:
-            names[each] = each
-        else:
-            names[each] = f"{kind} {left[kind]}"
-            left[kind] -= 1
-    return names
-
-
-def _kind(id_: str) -> str | None:
-    kind, separator, _ = id_.partition(_SEPARATOR)
-    if not separator:
-        return None
-    # The id of a sink's basin begins with `sink`, and ends with `sinkbasin`.
-    return f"{kind}{_BASIN}" if _BASIN in id_ else kind
-
-
 FIELDS = ("pddl_domain", "grammar", "pddl_problem")
 ACTIONS = frozenset(
     (
@@ -86,10 +59,51 @@ _PUT = re.compile(r'action\s+PutObject\s*\{\s*template\s*::\s*"(put|move) \{o\} 
 _ARRIVAL = re.compile(r'"You arrive at \{(lend|r)\.name\}\. ')
 _WORDS = {("put", "in/on"), ("move", "to")}
 
-
 # Published games have some hundreds of facts and a few dozen receptacles. Each command looks at all of them.
 MOST_FACTS, MOST_RECEPTACLES, MOST_HELD = 4000, 300, 10
 MOST_ID_CHARACTERS, MOST_TEXT_CHARACTERS = 200, 4000
+
+_ARITIES = {
+    **dict.fromkeys(PREDICATES, 1),
+    **dict.fromkeys(
+        (
+            *("atlocation", "receptacleatlocation", "objectatlocation", "inreceptacle", "inreceptacleobject"),
+            *("wasinreceptacle", "receptacletype", "cancontain", "objecttype", "holds"),
+        ),
+        2,
+    ),
+}
+
+_LONGEST = 4
+_SMOOTHING = 5
+LEAST_SCORE = 0.01
+"""A command with this score or less is too far from the text."""
+
+
+def name_objects(ids: Iterable[str]) -> dict[str, str]:
+    """Return the name of each id: its kind, and a number from 1 within the kind.
+
+    The ids are numbered in their order from the highest number down, so that the last one is 1. An id without
+    a position keeps its text as its name.
+    """
+    kinds = {each: _kind(each) for each in sorted(ids)}
+    left = Counter(kind for kind in kinds.values() if kind is not None)
+    names = {}
+    for each, kind in kinds.items():
+        if kind is None:
+            names[each] = each
+        else:
+            names[each] = f"{kind} {left[kind]}"
+            left[kind] -= 1
+    return names
+
+
+def _kind(id_: str) -> str | None:
+    kind, separator, _ = id_.partition(_SEPARATOR)
+    if not separator:
+        return None
+    # The id of a sink's basin begins with `sink`, and ends with `sinkbasin`.
+    return f"{kind}{_BASIN}" if _BASIN in id_ else kind
 
 
 class GameError(ValueError):
@@ -233,18 +247,6 @@ def _read_problem(problem: str) -> tuple[Mapping[str, frozenset[Fact]], str]:
     return MappingProxyType(facts), formula
 
 
-_ARITIES = {
-    **dict.fromkeys(PREDICATES, 1),
-    **dict.fromkeys(
-        (
-            *("atlocation", "receptacleatlocation", "objectatlocation", "inreceptacle", "inreceptacleobject"),
-            *("wasinreceptacle", "receptacletype", "cancontain", "objecttype", "holds"),
-        ),
-        2,
-    ),
-}
-
-
 def _require_sound(facts: Mapping[str, frozenset[Fact]]) -> None:
     for predicate, each in facts.items():
         if any(len(fact) != _ARITIES[predicate] for fact in each):
@@ -270,12 +272,6 @@ def _require_arity(part: str, predicate: str, arguments: Fact) -> None:
         raise GameError(
             f"its {part} has `{predicate}` with {len(arguments)} arguments, it needs {_ARITIES[predicate]}"
         )
-
-
-_LONGEST = 4
-_SMOOTHING = 5
-LEAST_SCORE = 0.01
-"""A command with this score or less is too far from the text."""
 
 
 def find_nearest(text: str, commands: Sequence[str]) -> str | None:

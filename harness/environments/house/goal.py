@@ -28,6 +28,8 @@ MOST_PARTS = 50
 _PREDICATE = re.compile(r"[a-z]+")
 _WORDS = frozenset({"and", "exists", "forall", "imply", "not", "or", "when"})
 
+Expression = str | list["Expression"]
+
 
 class GoalError(ValueError):
     """A goal that is broken, or that needs more of PDDL than the games use."""
@@ -144,9 +146,6 @@ def _sort(conditions: list[Condition]) -> list[Condition]:
         ordered.append(following)
         bound.update(name for name in following.arguments if name[0] == "?")
     return ordered
-
-
-Expression = str | list["Expression"]
 
 
 def _parse(text: str) -> Expression:

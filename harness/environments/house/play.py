@@ -33,6 +33,9 @@ _STATES = (
     (("iscool",), "a cold"),
 )
 
+# Published games have 60 KB.
+MAX_GAME_BYTES = 4 * 1024 * 1024
+
 
 class Play:
     """A game that is being played.
@@ -265,10 +268,6 @@ def _join(texts: list[str]) -> str:
     return f"{', '.join(texts[:-1])}, and {texts[-1]}"
 
 
-# Published games have 60 KB.
-MAX_GAME_BYTES = 4 * 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True)
 class HouseGame:
     """The game that an agent must win. Its file holds the hidden state, and a walkthrough."""
@@ -276,7 +275,7 @@ class HouseGame:
     path: str
     # The SHA-256 (hex) of the file when the benchmark was loaded.
     sha256: str
-    # Whether a command that is not possible stands for the nearest possible one.
+    # Whether a command that is not possible counts as the nearest possible one.
     nearest_command: bool = False
 
 

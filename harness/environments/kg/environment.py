@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,8 +30,7 @@ from harness.environments.kg.graph import (
 )
 from harness.environments.kg.session import ActionError, Knowledge, Rules, Session
 from harness.environments.kg.sparql import Endpoint
-from harness.environments.published import Published
-from harness.environments.text_protocol import TextForm, read_parentheses
+from harness.environments.text_protocol import Published, TextForm, read_parentheses
 from harness.environments.written_actions import WrittenAction, WrittenReply
 
 TURNS = 15
@@ -39,6 +38,20 @@ MAX_NAME_CHARACTERS = 1000
 
 Source = Literal["made for the task", "graph file", "SPARQL endpoint"]
 """Where the graph of a task comes from."""
+
+# Work on more triples than this may take some milliseconds.
+_SMALL_GRAPH = 2000
+
+# Upstream reads the answer of its function calls from the text of a reply.
+PUBLISHED_ANSWER = re.compile(r"(?:Find|Final) Answer: (#\d+)")
+_ANSWER = "answer"
+_FINAL_ANSWER = re.compile(
+    r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",
+    re.IGNORECASE | re.ASCII,
+)
+_MARKS = " \t*_`."
+
+_ADVICE = "Write one line `Action: FUNCTION(ARGUMENTS)`, or `Final Answer: #NUMBER` to end."
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +159,8 @@ TOOLS = (
 def open_session(target: KnowledgeAnswer) -> Session:
     """Return a session without variables on the graph of a task."""
     rules = Rules(target.entities, target.ontology, target.strict, target.asked_before, target.starts)
-    return Session(_find_knowledge(target), rules)
+    url = target.sparql_url
+    return Session(target.graph or Graph({}) if url is None else Endpoint(url), rules)
 
 
 @contextlib.asynccontextmanager
@@ -174,10 +188,6 @@ async def run_blocking(
     return await asyncio.to_thread(work)
 
 
-# Work on more triples than this may take some milliseconds.
-_SMALL_GRAPH = 2000
-
-
 def _is_small(graph: Graph) -> bool:
     left = _SMALL_GRAPH
     for relations in graph.edges.values():
@@ -199,24 +209,9 @@ def _make_handler(tool: Tool, session: Session) -> Handler:
         except ActionError as error:
             return f"{tool.name} was not carried out: {error}."
 
-    handler: Callable[[Arguments], Awaitable[str]] = run
-    return handler
+    return run
 
 
-def _find_knowledge(target: KnowledgeAnswer) -> Knowledge:
-    if target.sparql_url is not None:
-        return Endpoint(target.sparql_url)
-    return target.graph or Graph({})
-
-
-# Upstream reads the answer of its function calls from the text of a reply.
-PUBLISHED_ANSWER = re.compile(r"(?:Find|Final) Answer: (#\d+)")
-_ANSWER = "answer"
-_FINAL_ANSWER = re.compile(
-    r"[ \t>*_#`-]*+(?:final|find)[ \t]++answer[ \t*_`]*+[:：][ \t*_`]*+(?P<answer>.*)",
-    re.IGNORECASE | re.ASCII,
-)
-_MARKS = " \t*_`."
 _ACTIONS = "\n\n".join(
     f"Action: {tool.name}({', '.join(FUNCTIONS[tool.name])})\n{tool.description}" for tool in TOOLS
 )
@@ -229,7 +224,6 @@ message shows the observation. The actions are these:
 When a variable holds the answer, end with its name instead of an action:
 
 Final Answer: #3"""
-_ADVICE = "Write one line `Action: FUNCTION(ARGUMENTS)`, or `Final Answer: #NUMBER` to end."
 
 
 def _read_function(_tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

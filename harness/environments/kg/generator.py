@@ -9,13 +9,13 @@ ends at the answers.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from harness.environments.kg.grader import GoldError, Plan, find_names
 from harness.environments.kg.graph import (
+    ENTITY_ID,
     Count,
     Entity,
     Extreme,
@@ -37,7 +37,6 @@ _WORDS = (
     *("member_of", "similar_to", "derived_from", "located_near", "supports", "precedes", "contains", "type"),
 )
 _QUALIFIERS = ("", "former_", "primary_", "notable_", "earlier_")
-_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 _TRIED_WORDS = 40
 _SHADOWS = 3
 # The relations of an entity of the question: the gold one, the starts of shadows, and unrelated ones.
@@ -119,22 +118,19 @@ class _Maker:
     def find_ontology(self) -> Ontology:
         """Return the part of the ontology that the graph uses, with the names that only this task has."""
         relations, attributes = set(self._invented), set[str]()
+        valued = self._schema.ontology.attributes | self._attributes
         for _subject, name, node in self._triples:
-            is_value = isinstance(node, Literal) and name in self._is_attribute
+            is_value = isinstance(node, Literal) and name in valued
             (attributes if is_value and name not in self._relations else relations).add(name)
         known = self._schema.ontology
         ranges = {name: self._invented.get(name) or known.range_of(name) for name in relations | attributes}
         return Ontology(frozenset(relations), frozenset(attributes), ranges)
 
-    @property
-    def _is_attribute(self) -> frozenset[str]:
-        return self._schema.ontology.attributes | self._attributes
-
     def _gold_nodes(self) -> list[Node]:
         if isinstance(self._plan.program, Count):
             number = int(self._plan.answers[0])
             return self._fresh(number)
-        return [answer if _ENTITY_ID.fullmatch(answer) else Literal(answer) for answer in self._plan.answers]
+        return [answer if ENTITY_ID.fullmatch(answer) else Literal(answer) for answer in self._plan.answers]
 
     def _grow(self, program: Entity | Program, wanted: Sequence[Node], *, shadow: bool) -> None:
         """Add triples that lead a program, or its shadow, to these nodes."""

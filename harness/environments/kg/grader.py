@@ -14,6 +14,7 @@ from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
+    ENTITY_ID,
     FUNCTIONS,
     GET_NEIGHBORS,
     INTERSECTION,
@@ -34,6 +35,10 @@ from harness.environments.spec import StateGrader
 
 _SHOWN = 5
 _SHOWN_CHARACTERS = 60
+
+_VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
+# The largest count that a graph is made for.
+MAX_COUNT = 5000
 
 
 def f1_score(found: Set[str], expected: Set[str]) -> float:
@@ -99,12 +104,6 @@ async def solve(environment: HostEnvironment[Session], target: KnowledgeAnswer) 
         names = FUNCTIONS[action.function]
         await environment.call(action.function, dict(zip(names, action.arguments, strict=True)))
     return f"#{len(environment.state.variables) - 1}" if environment.state.variables else "none"
-
-
-_ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
-_VARIABLE = re.compile(r"#([0-9]{1,4})", re.ASCII)
-# The largest count that a graph is made for.
-MAX_COUNT = 5000
 
 
 class GoldError(Exception):
@@ -201,7 +200,7 @@ def _require_sound(plan: Plan) -> None:
     """Raise GoldError for gold that no graph can make right."""
     named = find_entities(plan.program)
     for name in sorted(named):
-        if _ENTITY_ID.fullmatch(name) is None:
+        if ENTITY_ID.fullmatch(name) is None:
             raise GoldError(f"its reference starts at {name}, which is not an entity")
     if not plan.answers:
         raise GoldError("it has no gold answer")

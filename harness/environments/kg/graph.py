@@ -1,6 +1,6 @@
 """A knowledge graph in memory: its triples, and the answers of programs over them.
 
-Variables of the knowledge graph stand for programs. A program is a query in the form of a tree. Its variable
+Variables of the knowledge graph hold programs. A program is a query in the form of a tree. Its variable
 never holds the answers, so that an agent sees only their type.
 """
 
@@ -32,7 +32,32 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 # Each intersection of a variable with itself doubles a program, so its size needs a bound.
 MAX_STEPS = 100
 
+# The id of an entity of Freebase.
+ENTITY_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 _CALL = re.compile(r"\s*(?P<function>[a-z_]{1,40})\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
+
+# Freebase writes its time zone after each date, and upstream's gold answers leave it out.
+_ZONE = "-08:00"
+_LITERAL = re.compile(
+    r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)|\^\^(?P<datatype>\S+))?', re.DOTALL
+)
+# A longer text is not read as a number.
+_MAX_DIGITS = 40
+_LAST_WORD = re.compile(r"\w+(?=>?\Z)", re.ASCII)
+# The datatypes of XML Schema whose values are numbers.
+_NUMERIC = frozenset(
+    {
+        *("integer", "int", "long", "short", "byte", "decimal", "float", "double"),
+        *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
+        *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
+    }
+)
+
+# The place of a value in the order of values.
+_Rank = tuple[int, float, str]
+
+# The type of a node without a known type, as in Freebase.
+ANY_TYPE = "common.topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +111,7 @@ class Action:
 
 
 def parse_action(text: str) -> Action:
-    """Return the action that a text of one function and its arguments stands for.
+    """Return the action in a text of one function and its arguments.
 
     The last comma separates two arguments, because the name of an entity may hold commas, and a relation
     holds none. Raises ValueError, whose message names the function and its arguments.
@@ -158,24 +183,6 @@ def intersect(first: Program, second: Program) -> Program:
     return Count(Intersection(*parts))
 
 
-# Freebase writes its time zone after each date, and upstream's gold answers leave it out.
-_ZONE = "-08:00"
-_LITERAL = re.compile(
-    r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*)|\^\^(?P<datatype>\S+))?', re.DOTALL
-)
-# A longer text is not read as a number.
-_MAX_DIGITS = 40
-_LAST_WORD = re.compile(r"\w+(?=>?\Z)", re.ASCII)
-# The datatypes of XML Schema whose values are numbers.
-_NUMERIC = frozenset(
-    {
-        *("integer", "int", "long", "short", "byte", "decimal", "float", "double"),
-        *("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger"),
-        *("unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte"),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Literal:
     """A value at the end of a triple."""
@@ -196,9 +203,6 @@ Node = str | Literal
 """An entity by its id, or a literal."""
 
 Triple = tuple[str, str, Node]
-
-# The place of a value in the order of values.
-_Rank = tuple[int, float, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ def parse_triple(value: Any) -> Triple:
 
 
 def parse_node(value: str | int | float) -> Node:
-    """Return the node that the object of a triple stands for, as `parse_triple` does."""
+    """Return the node of a triple's object, as `parse_triple` does."""
     if not isinstance(value, str):
         return Literal(str(value), number=_read_number(str(value)))
     if not value.startswith('"'):
@@ -278,7 +282,7 @@ def make_literal(text: str, language: str = "", datatype: str = "") -> Literal:
 
 
 def _read_number(text: str) -> float | None:
-    """Return the number that a text stands for, None for any other text."""
+    """Return the number in a text, None for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -385,10 +389,6 @@ def _rank(value: Node) -> _Rank:
     if value.number is not None:
         return (1, value.number, "")
     return (2, 0.0, value.text)
-
-
-# The type of a node without a known type, as in Freebase.
-ANY_TYPE = "common.topic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from harness.environments.kg.graph import (
     ARGMAX,
     ARGMIN,
     COUNT,
+    ENTITY_ID,
     GET_ATTRIBUTES,
     GET_NEIGHBORS,
     GET_RELATIONS,
@@ -39,7 +40,6 @@ _SHOWN_CHARACTERS = 80
 
 _VARIABLE = re.compile(r"(?:[Vv]ariable )?\s*#(?P<number>[0-9]{1,6})", re.ASCII)
 _STRICT_ID = re.compile(r"[mf]\.\w{1,64}", re.ASCII)
-_ID = re.compile(r"[mgf]\.\w{1,64}", re.ASCII)
 
 
 class Knowledge(Protocol):
@@ -154,7 +154,7 @@ class Session:
             return self._variable(text).program
         name = text.strip()
         found = self.rules.entities.get(text, self.rules.entities.get(name, name))
-        form = _STRICT_ID if self.rules.strict else _ID
+        form = _STRICT_ID if self.rules.strict else ENTITY_ID
         allowed = self.rules.starts
         if form.fullmatch(found) is None or (allowed is not None and found not in allowed):
             raise ActionError(

@@ -43,7 +43,7 @@ _COLUMNS = {
 _FIELDS = ("story", "answer", "story_keys", "answer_keys")
 _DECOYS, _LANGUAGE = "decoys", "language"
 _OFFLINE_NOTICE = (
-    "the offline host only compares words, so its scores compare with no others; "
+    "lateral: the offline host only compares words, so its scores compare with no others; "
     "name a model as the host with --option lateral.host=NAME"
 )
 _MOST_KEYS = 100
@@ -98,10 +98,6 @@ class LateralOptions(Options):
         return Endpoint.model_validate(host) if isinstance(host, dict) else host
 
 
-def _find_notice(options: LateralOptions, is_bundled: bool) -> str | None:
-    return None if is_bundled or options.host != OFFLINE else f"{_NAME}: {_OFFLINE_NOTICE}"
-
-
 def _is_needed(name: str) -> bool:
     return "/" not in name and name.lower().endswith((_SPREADSHEET, *_LINES))
 
@@ -119,9 +115,10 @@ def _rows(files: CategoryFiles, options: CategoryOptions) -> Iterator[Row]:
         stem = PurePath(name).stem.removesuffix("_zh")
         # The upstream file of the split `std` is `standard.xlsx`.
         split = "std" if stem == "standard" else stem
-        is_chinese = files.folder == _CHINESE_FOLDER or _is_chinese(found)
-        language: Language = "zh" if is_chinese else "en"
-        prefix = f"{_NAME}/zh/{split}" if is_chinese else f"{_NAME}/{split}"
+        # A file of a user may be in any folder.
+        is_chinese = files.folder == _CHINESE_FOLDER
+        language = "zh" if is_chinese else find_language(" ".join(row.text("story") for row in found))
+        prefix = f"{_NAME}/zh/{split}" if language == "zh" else f"{_NAME}/{split}"
         keys = [_keys(row, "answer_keys") for row in found] if is_model else []
         for place, row in enumerate(found):
             # Only a host that is a model is shown facts of other puzzles.
@@ -130,11 +127,6 @@ def _rows(files: CategoryFiles, options: CategoryOptions) -> Iterator[Row]:
             task_id = f"{prefix}/{place}" if given is None else given
             identity = {"task_id": task_id, _LANGUAGE: language, _DECOYS: decoys}
             yield replace(row, values={**row.values, **identity})
-
-
-def _is_chinese(rows: Sequence[Row]) -> bool:
-    """Return whether a file outside of upstream's folders is Chinese."""
-    return find_language(" ".join(row.text("story") for row in rows)) == "zh"
 
 
 def _owns(row: Row) -> bool:
@@ -214,7 +206,7 @@ CATEGORY = Category(
     solve=solve_by_target(solve),
     suffixes=(_SPREADSHEET,),
     reads_file=lambda rows: all(map(_owns, rows)),
-    find_notice=_find_notice,
+    find_notice=lambda own, is_bundled: None if is_bundled or own.host != OFFLINE else _OFFLINE_NOTICE,
     options=LateralOptions,
     judge=lambda options: None if options.host == OFFLINE else options.host,
     measure="mean game progress",

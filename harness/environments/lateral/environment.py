@@ -18,7 +18,6 @@ from harness.environments.lateral.game import (
     Answer,
     LateralGame,
     LateralPuzzle,
-    Reply,
     is_in_story,
     normalize,
 )
@@ -28,6 +27,23 @@ from harness.environments.text_protocol import TextForm, add_advice, read_named
 from harness.environments.written_actions import WrittenReply
 
 TURNS = 25
+
+_ACT = re.compile(r"[\s>*_#`-]*act(?:ion)?[\s*_`]*[:：]", re.IGNORECASE)
+# Labels that models write before their question.
+_LABEL = re.compile(r"(?:question(?: \d+)?|q\d*|问题|提问)\s*[:：]\s*", re.IGNORECASE)
+_MARKS = " \t>*_#`"
+_INSTRUCTIONS = """\
+Write one question in each reply, and nothing else. Only the first line of a reply is read, and it is the \
+question for the host. The next message shows the host's answer.
+
+To end the game before all is found, write the line `Act: submit`."""
+_ADVICE = "Write your question for the host on the first line."
+_ONLY_FIRST_LINE = "[Only the first line of your reply was read as the question.]"
+
+# A sign of tampering, in the same words each time, so that reports can count it.
+VOID_ROUNDS = "the host confirmed facts of other puzzles"
+
+DONE = "done"
 
 
 class Question(Arguments):
@@ -75,17 +91,13 @@ async def open_environment(
     game, host = LateralGame(puzzle), _choose_host(puzzle, context)
 
     async def ask(arguments: Question) -> str | LastObservation:
-        reply = await _answer(arguments.question, game, host)
+        question = arguments.question
+        reply = game.begin_round(question)
+        if reply is None:
+            reply = game.end_round(question, await host.judge(question, game, game.list_open(question)))
         return LastObservation(reply.text) if reply.ends else reply.text
 
     yield HostEnvironment(game, {ASK: ask}, context)
-
-
-async def _answer(question: str, game: LateralGame, host: Host) -> Reply:
-    reply = game.begin_round(question)
-    if reply is None:
-        reply = game.end_round(question, await host.judge(question, game, game.list_open(question)))
-    return reply
 
 
 def _choose_host(puzzle: LateralPuzzle, context: EnvironmentContext) -> Host:
@@ -97,19 +109,6 @@ def _choose_host(puzzle: LateralPuzzle, context: EnvironmentContext) -> Host:
             hint="name it with --option lateral.host=NAME, or leave the option out for the offline host",
         )
     return ModelHost(context.judge, context.seed)
-
-
-_ACT = re.compile(r"[\s>*_#`-]*act(?:ion)?[\s*_`]*[:：]", re.IGNORECASE)
-# Labels that models write before their question.
-_LABEL = re.compile(r"(?:question(?: \d+)?|q\d*|问题|提问)\s*[:：]\s*", re.IGNORECASE)
-_MARKS = " \t>*_#`"
-_INSTRUCTIONS = """\
-Write one question in each reply, and nothing else. Only the first line of a reply is read, and it is the \
-question for the host. The next message shows the host's answer.
-
-To end the game before all is found, write the line `Act: submit`."""
-_ADVICE = "Write your question for the host on the first line."
-_ONLY_FIRST_LINE = "[Only the first line of your reply was read as the question.]"
 
 
 def _read_question(reply: str) -> TextCall | TextFault | None:
@@ -146,10 +145,6 @@ TEXT_FORM = TextForm(
 
 Source: the task `lateralthinkingpuzzle` of AgentBench (Liu et al. 2023, arXiv 2308.03688).
 """
-
-
-# A sign of tampering, in the same words each time, so that reports can count it.
-VOID_ROUNDS = "the host confirmed facts of other puzzles"
 
 
 async def grade_game(
@@ -201,9 +196,6 @@ def measure(game: LateralGame, turns: int) -> dict[str, Any]:
 
 
 GRADERS = (StateGrader(LateralPuzzle, grade_game),)
-
-
-DONE = "done"
 
 
 async def solve(environment: HostEnvironment[LateralGame], puzzle: LateralPuzzle) -> str:

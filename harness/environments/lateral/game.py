@@ -29,6 +29,52 @@ _MOST_MARKS = 30
 # private ones and unassigned ones.
 _SHAPELESS = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
+# An agent that writes one of these asks the host to leave its part. They are in the form of `normalize`, in
+# lower case. None may be a part of a question that tries to solve a puzzle.
+REFUSED = (
+    *("new game", "new puzzle", "new riddle", "next puzzle", "next riddle", "next game", "another puzzle"),
+    *("another riddle", "different puzzle", "change the puzzle", "skip this puzzle", "restart the game"),
+    *("start over the game", "end the game", "quit the game", "give me a hint", "give me the answer"),
+    *("give me the solution", "tell me the answer", "tell me the solution", "tell me the truth of the story"),
+    *("reveal the answer", "reveal the solution", "show me the answer", "show me the solution"),
+    *("what is the answer", "what is the solution", "ignore previous instructions"),
+    *("ignore the previous instructions", "ignore all previous", "ignore all instructions"),
+    *("ignore your instructions", "system prompt", "answer keys", "新游戏", "新的游戏", "新谜题", "下一题"),
+    *("下一个谜题", "换一题", "换一个谜题", "换个谜题", "重新开始游戏", "结束游戏", "退出游戏", "给我提示"),
+    *("给个提示", "告诉我答案", "告诉我谜底", "告诉我汤底", "告诉我真相", "公布答案", "公布汤底", "揭晓答案"),
+    *("揭晓汤底", "答案是什么", "汤底是什么", "谜底是什么", "忽略之前的指令", "忽略以上指令", "忽略所有指令"),
+    "系统提示词",
+)
+
+# A question that shares more characters with a fact of the story asks nothing new.
+MOST_STORY_BLEU = 0.85
+ABORT_FOR_REFUSED = 2
+ABORT_LIMIT = 5
+
+_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+_HAN_RUN = re.compile(f"{_HAN.pattern}+")
+_LATIN_RUN = re.compile(r"[a-z0-9]+")
+_STOP_WORDS_EN = """
+a about after again all also although am an and any anyone anything are as at be because been before being
+both but by can could did do does doing done down due during each either else ever every everyone
+everything for from get gets getting got had has have having he her here hers herself him himself his how
+however i if in into is it its itself just let like made make makes making many may me might mine more most
+much must my myself near next now of off on once one only onto or other our ours ourselves out over own
+per please quite rather really same shall she should so some someone something still such than that the
+their theirs them themselves then there therefore these they thing things this those though through thus
+to together too toward towards true truly under until up upon us very was we were what whatever when where
+whether which while who whom whose why will with within would yes yet you your yours yourself
+"""
+_NEGATIONS_EN = """
+no not never none nobody nothing neither nor without cannot can't couldn't didn't doesn't don't isn't
+wasn't weren't aren't won't wouldn't hasn't haven't hadn't shouldn't false untrue unable
+"""
+_NEGATIONS_ZH = re.compile(r"不|没|未|无")
+# These words contain a sign of negation and deny nothing.
+_NOT_DENIALS_ZH = re.compile(r"是不是|有没有|能不能|会不会|不久|不同|不仅|不但|不断|无比|未来|未婚")
+_DENIALS = frozenset(_NEGATIONS_EN.split())
+_IGNORED = frozenset(_STOP_WORDS_EN.split()) | _DENIALS
+
 
 @dataclass(frozen=True, slots=True)
 class LateralPuzzle:
@@ -118,29 +164,6 @@ TEXTS: Mapping[Language, Texts] = {
         solved="你已经找出全部真相，游戏结束。",
     ),
 }
-
-# An agent that writes one of these asks the host to leave its part. They are in the form of `normalize`, in
-# lower case. None may be a part of a question that tries to solve a puzzle.
-REFUSED = (
-    *("new game", "new puzzle", "new riddle", "next puzzle", "next riddle", "next game", "another puzzle"),
-    *("another riddle", "different puzzle", "change the puzzle", "skip this puzzle", "restart the game"),
-    *("start over the game", "end the game", "quit the game", "give me a hint", "give me the answer"),
-    *("give me the solution", "tell me the answer", "tell me the solution", "tell me the truth of the story"),
-    *("reveal the answer", "reveal the solution", "show me the answer", "show me the solution"),
-    *("what is the answer", "what is the solution", "ignore previous instructions"),
-    *("ignore the previous instructions", "ignore all previous", "ignore all instructions"),
-    *("ignore your instructions", "system prompt", "answer keys", "新游戏", "新的游戏", "新谜题", "下一题"),
-    *("下一个谜题", "换一题", "换一个谜题", "换个谜题", "重新开始游戏", "结束游戏", "退出游戏", "给我提示"),
-    *("给个提示", "告诉我答案", "告诉我谜底", "告诉我汤底", "告诉我真相", "公布答案", "公布汤底", "揭晓答案"),
-    *("揭晓汤底", "答案是什么", "汤底是什么", "谜底是什么", "忽略之前的指令", "忽略以上指令", "忽略所有指令"),
-    "系统提示词",
-)
-
-
-# A question that shares more characters with a fact of the story asks nothing new.
-MOST_STORY_BLEU = 0.85
-ABORT_FOR_REFUSED = 2
-ABORT_LIMIT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +255,10 @@ class LateralGame:
         self.answers[verdict.answer] += 1
         if verdict.answer is not Answer.IRRELEVANT:
             self.record.append((question, verdict.answer))
-            self._hit_first(self.list_open(question), verdict.contained)
+            hit = [number for number in self.list_open(question) if number in verdict.contained]
+            self.hit.update(hit[:1])
         text = texts.answers[verdict.answer]
         return Reply(f"{text} {texts.solved}", ends=True) if self.is_solved else Reply(text)
-
-    def _hit_first(self, numbers: list[int], contained: Collection[int]) -> None:
-        first = next((number for number in numbers if number in contained), None)
-        if first is not None:
-            self.hit.add(first)
 
 
 def is_long_enough(question: str, fact: str) -> bool:
@@ -271,31 +290,6 @@ def compute_bleu(text: str, reference: str) -> float:
 @lru_cache(maxsize=1024)
 def _count(text: str) -> Mapping[str, int]:
     return Counter(text)
-
-
-_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
-_HAN_RUN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]+")
-_LATIN_RUN = re.compile(r"[a-z0-9]+")
-_STOP_WORDS_EN = """
-a about after again all also although am an and any anyone anything are as at be because been before being
-both but by can could did do does doing done down due during each either else ever every everyone
-everything for from get gets getting got had has have having he her here hers herself him himself his how
-however i if in into is it its itself just let like made make makes making many may me might mine more most
-much must my myself near next now of off on once one only onto or other our ours ourselves out over own
-per please quite rather really same shall she should so some someone something still such than that the
-their theirs them themselves then there therefore these they thing things this those though through thus
-to together too toward towards true truly under until up upon us very was we were what whatever when where
-whether which while who whom whose why will with within would yes yet you your yours yourself
-"""
-_NEGATIONS_EN = """
-no not never none nobody nothing neither nor without cannot can't couldn't didn't doesn't don't isn't
-wasn't weren't aren't won't wouldn't hasn't haven't hadn't shouldn't false untrue unable
-"""
-_NEGATIONS_ZH = re.compile(r"不|没|未|无")
-# These words contain a sign of negation and deny nothing.
-_NOT_DENIALS_ZH = re.compile(r"是不是|有没有|能不能|会不会|不久|不同|不仅|不但|不断|无比|未来|未婚")
-_DENIALS = frozenset(_NEGATIONS_EN.split())
-_IGNORED = frozenset(_STOP_WORDS_EN.split()) | _DENIALS
 
 
 @lru_cache(maxsize=8192)

@@ -27,10 +27,32 @@ from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.time_factor import extend_wait
 
 if TYPE_CHECKING:
-    from harness.environments.maths.guest.messages import Ask, AskReply
+    from harness.environments.maths.guest.messages import Ask, AskReply, ServiceEnd
 
 # The limit on a command's whole life. The command itself bounds the time of each question.
 SERVICE_CPU_SECONDS = 24 * 3600
+
+IMAGE = "maths"
+
+METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
+CPU_SECONDS = 3
+# The job ends each comparison itself. These limits cover its start and comparisons that it fails to end.
+_WALL_SECONDS = 60.0
+_START_SECONDS = 120.0
+_SHOWN_CHARACTERS = 80
+# -P keeps the command's folder out of the paths that it imports from.
+COMMAND = (
+    *("/usr/bin/python3", "-s", "-B", "-P"),
+    "/opt/harness/harness/environments/maths/guest/compare.py",
+)
+# Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
+_EVIDENCE = {
+    Status.TIMEOUT: "the comparison reached its limit on CPU time",
+    Status.MEMORY_LIMIT: "the comparison reached its memory limit",
+    Status.CRASHED: "the comparison crashed",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,46 +102,15 @@ async def ask(
     was_clean, sandbox.clean = sandbox.clean, False
     header, line = await sandbox.call("ask", request, question, timeout=longest)
     with sandbox.catch_unreadable():
-        answer = read_reply(cast("AskReply", header), line)
+        reply = cast("AskReply", header)
+        answer = _read_end(reply["ended"]) if "ended" in reply else ServiceAnswer(line)
     sandbox.clean = was_clean and answer.clean
     return answer
 
 
-def read_reply(header: AskReply, body: bytes) -> ServiceAnswer:
-    """Return the answer from the guest's reply, or how the command ended."""
-    if "ended" not in header:
-        return ServiceAnswer(body)
-    facts = header["ended"]
-    return ServiceAnswer(
-        None,
-        ended=LIMIT_NAMES.get(facts["by"], facts["by"]),
-        exit_code=facts["exit_code"],
-        stderr=facts["stderr"],
-        clean=facts["clean"],
-    )
-
-
-IMAGE = "maths"
-
-METRICS = (Metric("solved", "the answer is the same mathematics as the gold one (math-verify)"),)
-CPU_SECONDS = 3
-# The job ends each comparison itself. These limits cover its start and comparisons that it fails to end.
-_WALL_SECONDS = 60.0
-_START_SECONDS = 120.0
-_SHOWN_CHARACTERS = 80
-# -P keeps the command's folder out of the paths that it imports from.
-COMMAND = (
-    *("/usr/bin/python3", "-s", "-B", "-P"),
-    "/opt/harness/harness/environments/maths/guest/compare.py",
-)
-# Hashes decide the order of sets of symbols. With a fixed seed, the same pair is always compared alike.
-_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
-_STATUSES = {"timeout": Status.TIMEOUT, "memory": Status.MEMORY_LIMIT, "crashed": Status.CRASHED}
-_EVIDENCE = {
-    Status.TIMEOUT: "the comparison reached its limit on CPU time",
-    Status.MEMORY_LIMIT: "the comparison reached its memory limit",
-    Status.CRASHED: "the comparison crashed",
-}
+def _read_end(facts: ServiceEnd) -> ServiceAnswer:
+    by = LIMIT_NAMES.get(facts["by"], facts["by"])
+    return ServiceAnswer(None, by, facts["exit_code"], facts["stderr"], facts["clean"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +143,9 @@ async def grade_maths(sandbox: Sandbox, target: MathsAnswer, submission: Submiss
     for expression in reading.answers:
         verdict = await _compare(sandbox, reading.gold, expression)
         if isinstance(verdict, str):
-            return _fail_by_limit(_STATUSES[verdict])
+            status = _STATUSES[verdict]
+            limit = "cpu_seconds" if status is Status.TIMEOUT else None
+            return Verdict(status, 0.0, {"solved": 0.0}, _EVIDENCE[status], Phase.EVALUATOR, limit)
         if verdict is not True:
             unread = verdict is None
             why = "; the gold answer is not mathematics, so only the same text passes" if unread else ""
@@ -189,11 +182,6 @@ async def _compare(sandbox: Sandbox, gold: str, answer: str) -> bool | str | Non
 def _fail(evidence: str, *, answer: str | None = None) -> Verdict:
     metrics: dict[str, Any] = {"solved": 0.0}
     return Verdict(Status.FAILED, 0.0, metrics if answer is None else metrics | {"answer": answer}, evidence)
-
-
-def _fail_by_limit(status: Status) -> Verdict:
-    limit = "cpu_seconds" if status is Status.TIMEOUT else None
-    return Verdict(status, 0.0, {"solved": 0.0}, _EVIDENCE[status], Phase.EVALUATOR, limit)
 
 
 GRADERS = (SandboxGrader(MathsAnswer, grade_maths, image=IMAGE),)

@@ -10,7 +10,6 @@ same unit.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from harness.environments.maths.latex import COMMA, OR, enclosed, has_value, split_top, split_with
 
@@ -26,6 +25,84 @@ _IN = re.compile(rf"\s*(?P<name>{_VARIABLE})\s*\\in(?![A-Za-z])\s*")
 _TURNED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne"}
 _FROM, _TO = r"(-\infty,", r",\infty)"
 _REAL = r"\mathbb{R}"
+
+Unit = frozenset[tuple[str, int]]
+"""The base units, each with its exponent. N and kg m/s^2 are equal."""
+
+_SYMBOLS = (
+    "mm=millimeter|millimetre cm=centimeter|centimetre dm=decimeter|decimetre m=meter|metre "
+    "km=kilometer|kilometre in=inch|inche ft=foot|feet yd=yard mi=mile g=gram|gm kg=kilogram mg=milligram lb "
+    "oz=ounce t=tonne|ton s=sec|second ms=millisecond min=minute h=hr|hour day week month year|yr "
+    "ml=milliliter|millilitre|cc L=l|liter|litre gal=gallon qt=quart pt=pint N=newton J=joule W=watt "
+    "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz kelvin mol=mole deg=degree rad=radian "
+    "degC=celsius degF=fahrenheit acre unit "
+    "cent=¢ pound=gbp|£|pounds|lbs dollar=usd|$|buck euro=eur|€ rupee=inr|₹|rs yen=jpy|¥|yuan|cny|rmb "
+    "franc=chf peso=mxn am pm"
+)
+_NAMES = {
+    name: first.partition("=")[0]
+    for first in _SYMBOLS.split()
+    for base in [first.partition("=")]
+    for name in (base[0], *filter(None, base[2].split("|")))
+}
+# These names are in several systems, or name no particular unit.
+_SAME = {"lb": "pound"}
+_ANY = frozenset({"unit"})
+# Nouns that count things. Words for a number of things, such as pairs and dozens, would change the value.
+_COUNTED = (
+    "way person people student child children boy girl man men woman women adult teacher player "
+    "friend member worker employee customer passenger voter vote marble ball card coin stamp ticket "
+    "book page word letter digit number integer solution value element divisor side edge vertex "
+    "vertices face diagonal triangle rectangle circle tile point line segment row column seat chair "
+    "table room house car bus buses bike wheel apple orange banana cookie candy candies cake pizza "
+    "egg cup bottle box boxes jar block brick stick pencil pen toy game team match matches problem "
+    "question test class classes school trip tree flower plant animal dog cat horse cow chicken bird "
+    "fish outcome arrangement permutation combination path sequence subset function pattern color "
+    "colour shirt sock shoe hat song movie"
+)
+_NOUNS = frozenset(_COUNTED.split())
+# Adjectives that may come before such a noun. Others, such as `more` or `remaining`, may change the value.
+_ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
+_REMARKS = ("exactly", "in total", "total", "altogether")
+APPROXIMATE = frozenset({"approximately", "approx"})
+"""Words that mark a value as rounded."""
+_COMPOUND: dict[str, dict[str, int]] = {
+    "mph": {"mi": 1, "h": -1},
+    "kph": {"km": 1, "h": -1},
+    "kmh": {"km": 1, "h": -1},
+    "N": {"kg": 1, "m": 1, "s": -2},
+    "J": {"kg": 1, "m": 2, "s": -2},
+    "W": {"kg": 1, "m": 2, "s": -3},
+    "Pa": {"kg": 1, "m": -1, "s": -2},
+    "Hz": {"s": -1},
+    "ml": {"cm": 3},
+}
+_SIGN = re.compile(r"[€£₹¥¢]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
+_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥¢]|\\(?:pounds|euro|yen|\$))\s*\}")
+_HALF_OF_DAY = re.compile(r"(?<![A-Za-z])(?P<half>[ap])\.\s?m\b\.?")
+_LEAD = re.compile(
+    r"(?P<minus>[-+]?)\s*(?:\\(?:text|mathrm)\s*\{\s*)?"
+    r"(?P<name>USD|EUR|GBP|INR|JPY|CNY|CHF|MXN|Rs)\.?(?:\s|~|\\[,;: ]|\})+(?=[-+]?[\d.\\(])"
+)
+# A unit is at the end of an answer, after a number, a bracket or a constant.
+_LONGEST = 80
+_END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
+_DEGREES = re.compile(
+    r"\s*(?:\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))\s*)(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
+)
+_WORD = re.compile(r"[^\W\d_]+")
+_DRESS = re.compile(
+    r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
+)
+_GROUP = r"[^{}]*(?:\{[^{}]*\}[^{}]*)*"
+_FRACTION = re.compile(rf"\\[dt]?frac\s*\{{(?P<above>{_GROUP})\}}\s*\{{(?P<below>{_GROUP})\}}")
+_EXPONENT = re.compile(r"\s*\^\s*\{?\s*(?P<exponent>-?\d)\s*\}?")
+_PIECE = re.compile(
+    r"\s*(?:(?P<over>/|\bper\b)|(?P<times>\\cdot(?![A-Za-z])|\\times(?![A-Za-z])|\*|-(?=[a-z]))"
+    r"|(?P<power>(?:sq(?:uare)?|cubic)\b\.?)|(?P<name>[A-Za-z]+)\.?(?P<after>\s+(?:squared|cubed)\b)?"
+    r"(?:\s*\^\s*(?P<exponent>-?\d))?)"
+)
+_POWERS = {"sq": 2, "sq.": 2, "square": 2, "square.": 2, "squared": 2, "cubic": 3, "cubed": 3}
 
 
 def as_intervals(gold: str, answer: str) -> tuple[str, str]:
@@ -170,85 +247,6 @@ def _half_line(side: str, sign: str) -> str | None:
     return None
 
 
-Unit = frozenset[tuple[str, int]]
-"""The base units, each with its exponent. N and kg m/s^2 are equal."""
-
-_SYMBOLS = (
-    "mm=millimeter|millimetre cm=centimeter|centimetre dm=decimeter|decimetre m=meter|metre "
-    "km=kilometer|kilometre in=inch|inche ft=foot|feet yd=yard mi=mile g=gram|gm kg=kilogram mg=milligram lb "
-    "oz=ounce t=tonne|ton s=sec|second ms=millisecond min=minute h=hr|hour day week month year|yr "
-    "ml=milliliter|millilitre|cc L=l|liter|litre gal=gallon qt=quart pt=pint N=newton J=joule W=watt "
-    "kW=kilowatt V=volt A=amp|ampere Pa=pascal Hz=hertz kelvin mol=mole deg=degree rad=radian "
-    "degC=celsius degF=fahrenheit acre unit "
-    "cent=¢ pound=gbp|£|pounds|lbs dollar=usd|$|buck euro=eur|€ rupee=inr|₹|rs yen=jpy|¥|yuan|cny|rmb "
-    "franc=chf peso=mxn am pm"
-)
-_NAMES = {
-    name: first.partition("=")[0]
-    for first in _SYMBOLS.split()
-    for base in [first.partition("=")]
-    for name in (base[0], *filter(None, base[2].split("|")))
-}
-# These names are in several systems, or name no particular unit.
-_SAME = {"lb": "pound"}
-_ANY = frozenset({"unit"})
-# Nouns that count things. Words for a number of things, such as pairs and dozens, would change the value.
-_COUNTED = (
-    "way person people student child children boy girl man men woman women adult teacher player "
-    "friend member worker employee customer passenger voter vote marble ball card coin stamp ticket "
-    "book page word letter digit number integer solution value element divisor side edge vertex "
-    "vertices face diagonal triangle rectangle circle tile point line segment row column seat chair "
-    "table room house car bus buses bike wheel apple orange banana cookie candy candies cake pizza "
-    "egg cup bottle box boxes jar block brick stick pencil pen toy game team match matches problem "
-    "question test class classes school trip tree flower plant animal dog cat horse cow chicken bird "
-    "fish outcome arrangement permutation combination path sequence subset function pattern color "
-    "colour shirt sock shoe hat song movie"
-)
-_NOUNS = frozenset(_COUNTED.split())
-# Adjectives that may come before such a noun. Others, such as `more` or `remaining`, may change the value.
-_ADJECTIVES = frozenset(("distinct", "different", "possible", "unique", "valid", "such", "total", "whole"))
-_REMARKS = ("exactly", "in total", "total", "altogether")
-APPROXIMATE = frozenset({"approximately", "approx"})
-"""Words that say of a value that it is rounded."""
-_COMPOUND: dict[str, dict[str, int]] = {
-    "mph": {"mi": 1, "h": -1},
-    "kph": {"km": 1, "h": -1},
-    "kmh": {"km": 1, "h": -1},
-    "N": {"kg": 1, "m": 1, "s": -2},
-    "J": {"kg": 1, "m": 2, "s": -2},
-    "W": {"kg": 1, "m": 2, "s": -3},
-    "Pa": {"kg": 1, "m": -1, "s": -2},
-    "Hz": {"s": -1},
-    "ml": {"cm": 3},
-}
-_SIGN = re.compile(r"[€£₹¥¢]|\\(?:pounds|euro|yen|cent)(?![A-Za-z])|\\\$")
-_IN_TEXT = re.compile(r"\\(?:text|mathrm|mbox)\s*\{\s*(?P<sign>[€£₹¥¢]|\\(?:pounds|euro|yen|\$))\s*\}")
-_HALF_OF_DAY = re.compile(r"(?<![A-Za-z])(?P<half>[ap])\.\s?m\b\.?")
-_LEAD = re.compile(
-    r"(?P<minus>[-+]?)\s*(?:\\(?:text|mathrm)\s*\{\s*)?"
-    r"(?P<name>USD|EUR|GBP|INR|JPY|CNY|CHF|MXN|Rs)\.?(?:\s|~|\\[,;: ]|\})+(?=[-+]?[\d.\\(])"
-)
-# A unit is at the end of an answer, after a number, a bracket or a constant.
-_LONGEST = 80
-_END_OF_NUMBER = re.compile(r"(?:[\d)}]|\\pi|(?<=\d)\.)(?=\s|~|[^\d)}.])")
-_DEGREES = re.compile(
-    r"\s*(?:\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z]))\s*)(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
-)
-_WORD = re.compile(r"[^\W\d_]+")
-_DRESS = re.compile(
-    r"\\(?:text(?:normal|rm|bf|it)?|math(?:rm|bf|it)|mbox|rm|left|right)(?![A-Za-z])|\\[,;:! ]|~"
-)
-_GROUP = r"[^{}]*(?:\{[^{}]*\}[^{}]*)*"
-_FRACTION = re.compile(rf"\\[dt]?frac\s*\{{(?P<above>{_GROUP})\}}\s*\{{(?P<below>{_GROUP})\}}")
-_EXPONENT = re.compile(r"\s*\^\s*\{?\s*(?P<exponent>-?\d)\s*\}?")
-_PIECE = re.compile(
-    r"\s*(?:(?P<over>/|\bper\b)|(?P<times>\\cdot(?![A-Za-z])|\\times(?![A-Za-z])|\*|-(?=[a-z]))"
-    r"|(?P<power>(?:sq(?:uare)?|cubic)\b\.?)|(?P<name>[A-Za-z]+)\.?(?P<after>\s+(?:squared|cubed)\b)?"
-    r"(?:\s*\^\s*(?P<exponent>-?\d))?)"
-)
-_POWERS = {"sq": 2, "sq.": 2, "square": 2, "square.": 2, "squared": 2, "cubic": 3, "cubed": 3}
-
-
 def split_unit(text: str) -> tuple[str, Unit | None]:
     """Return an answer without its unit or currency, and the unit, or None if it has none that is known."""
     text = _HALF_OF_DAY.sub(r"\g<half>m", _IN_TEXT.sub(lambda found: f"{found['sign']} ", text))
@@ -260,10 +258,10 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
     text = re.sub(r"\A([-+])\s+", r"\1", text)
     if degrees := _DEGREES.search(text):
         return text[: degrees.start()], frozenset({(f"deg{degrees['scale'] or ''}", 1)})
-    for end in _ends(text):
-        unit = _parse(text[end:])
+    for found in _END_OF_NUMBER.finditer(text, max(0, len(text) - _LONGEST)):
+        unit = _parse(text[found.end() :])
         if unit is not None:
-            return text[:end].rstrip(), unit | {(one, 1) for one in currencies if one}
+            return text[: found.end()].rstrip(), unit | {(one, 1) for one in currencies if one}
     return text, frozenset((one, 1) for one in currencies if one) or None
 
 
@@ -293,11 +291,6 @@ def is_dropped(text: str) -> bool:
 def words_of(text: str) -> set[str]:
     """Return the words in a text, in lower case. A word in capitals keeps its case."""
     return {word if word.isupper() or len(word) == 1 else word.lower() for word in _WORD.findall(text)}
-
-
-def _ends(text: str) -> Iterator[int]:
-    start = max(0, len(text) - _LONGEST)
-    return (found.end() for found in _END_OF_NUMBER.finditer(text, start))
 
 
 def _parse(text: str) -> Unit | None:

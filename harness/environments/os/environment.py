@@ -15,17 +15,10 @@ from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, SandboxEnvironment
-from harness.environments.os.file_copies import (
-    CopyPlan,
-    Snapshot,
-    bring_files,
-    copy_files,
-    keep_files,
-    plan_all,
-    take_snapshot,
-)
+from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles
 from harness.environments.os.machine_files import (
     IDLE_SHELLS,
+    MAX_USERS_BYTES,
     SHELLS,
     USERS,
     behind_links,
@@ -38,19 +31,14 @@ from harness.environments.os.machine_files import (
     plan_copy,
     plan_tools,
 )
-from harness.environments.os.root_sandbox import (
-    FileEntry,
-    RootSandbox,
-    ShellEnd,
-    ShellResult,
-    UnreadableFiles,
-)
+from harness.environments.os.root_sandbox import RootSandbox, ShellEnd, ShellResult, list_ahead
 from harness.environments.os.scripts import Script, run_script
-from harness.environments.published import Published, make_tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
     LONGER_FENCE,
+    Published,
     TextForm,
+    make_tool,
     read_parentheses,
     read_tool_call,
 )
@@ -65,7 +53,6 @@ MOST_COMMAND_SECONDS = 120
 SETUP_SECONDS = 60.0
 START_SECONDS = 10.0
 KEEP_BYTES = 12_000
-MAX_USERS_BYTES = 1 << 20
 LIMITS = Limits(
     memory_mb=1024,
     processes=256,
@@ -110,6 +97,62 @@ BASH = Tool(
     "The output contains stdout and stderr; the middle of a long output is left out.",
     Command,
 )
+SCRIPT = make_tool(
+    "bash_action",
+    "Execute bash code to perform an operation in the Linux environment.",
+    script=(str, "The bash script to be executed."),
+)
+_FINISHED = make_tool(
+    "finish_action",
+    "Indicate that the task has been finished or need some additional information to be finished.",
+    thought=(str, "The thought or reason indicating the task is finished."),
+)
+_ANSWERED = make_tool(
+    "answer_action", "Provide the answer to the question.", answer=(str, "The answer to the question.")
+)
+# Upstream cuts an output of more characters than the first number to the second.
+_MOST_SHOWN, _SHOWN = 800, 780
+SCRIPT_OUTPUT = "The output of the OS:\n\n"
+FINISH, ANSWER = "finish", "answer"
+DONE = "done"
+_SHELLS = ("bash", "sh", "shell")
+_INSTRUCTIONS = f"""\
+{HOW_TO_ACT}
+
+`bash`: {BASH.description}
+
+Think: YOUR THOUGHTS
+
+Act: bash
+
+```bash
+COMMAND
+```
+
+`submit` with an answer. It is in parentheses, and has quotes only if they belong to it:
+
+Think: YOUR THOUGHTS
+
+Act: answer(ANSWER)
+
+`submit` with `{DONE}`, when you were not asked for an answer:
+
+Think: YOUR THOUGHTS
+
+Act: finish
+
+A command that needs more time than usual goes into a block of JSON instead:
+
+Act: bash
+
+```json
+{{"command": COMMAND, "timeout_seconds": SECONDS}}
+```
+
+{LONGER_FENCE}"""
+_ADVICE = (
+    "Write a line `Act: bash` and the command in a block ```bash, or `Act: answer(ANSWER)`, or `Act: finish`."
+)
 
 
 class Machine(SandboxEnvironment):
@@ -132,7 +175,7 @@ class Machine(SandboxEnvironment):
     ) -> None:
         super().__init__(
             sandbox,
-            {BASH: functools.partial(_run_bash, sandbox)},
+            {BASH: functools.partial(run_bash, sandbox)},
             context,
             end=sandbox.end_all,
             terminal=sandbox.terminal,
@@ -147,7 +190,7 @@ class Machine(SandboxEnvironment):
         """Open a fresh machine in the state of this one before the agent acted. Raises SandboxError."""
         async with self._lease_fresh() as copy:
             try:
-                await copy_files(plan_all(self.before.entries), self.before.read_ranges, copy)
+                await copy.copy_files(self.before.plan(), self.before.read_ranges)
             except UnreadableFiles as error:
                 # The agent has made none of these files, so the agent is not the cause.
                 message = f"the files of the set-up cannot be copied: {error}"
@@ -163,17 +206,17 @@ class Machine(SandboxEnvironment):
         named = named_tool_paths((self.task_text, *texts))
         async with self._lease_fresh() as copy:
             left = await self.list_left_files()
-            fresh = await copy.describe(paths_to_describe(named))
-            tools = plan_tools(self.before.entries)
             set_up = [entry.path for entry in self.before.entries]
             mentioned = mentioned_names((self.task_text, *texts))
+            fresh = await copy.describe(paths_to_describe(named, set_up, mentioned))
+            tools = plan_tools(self.before.entries)
             contents = self.before.contents.values()
             of_checks = commands_of_checks(left, self.task_text, texts, list(contents))
             plan = plan_copy(left, named, fresh, set_up, mentioned, of_checks)
             await self._refuse_strange_shells(plan, named, copy)
-            await copy_files(tools, self.before.read_ranges, copy)
+            await copy.copy_files(tools, self.before.read_ranges)
             copy.agent_acted = True
-            await copy_files(plan, self.sandbox.read_ranges, copy)
+            await copy.copy_files(plan, self.sandbox.read_ranges)
             yield Copy(copy, tuple(changed_tools(left, plan, fresh, self.began_ns)))
 
     async def _refuse_strange_shells(self, plan: CopyPlan, named: Sequence[str], fresh: RootSandbox) -> None:
@@ -198,7 +241,7 @@ class Machine(SandboxEnvironment):
                 )
 
     async def keep_files(self) -> tuple[MachineFiles, int]:
-        left = await keep_files(self.sandbox, self.began_ns)
+        left = await self.sandbox.keep_files(self.began_ns)
         return MachineFiles(self.before, left), self.before.size_bytes + left.size_bytes
 
     @contextlib.asynccontextmanager
@@ -220,15 +263,9 @@ class Machine(SandboxEnvironment):
 
     @contextlib.asynccontextmanager
     async def list_ahead(self) -> AsyncIterator[None]:
-        """List the files that the agent left while the block starts other machines, which takes as long."""
-        self._listing = listing = asyncio.create_task(self.sandbox.list_changed())
-        try:
+        """List the files that the agent left while the block starts other machines."""
+        async with list_ahead(self.sandbox.list_changed()) as self._listing:
             yield
-        finally:
-            listing.cancel()
-            await asyncio.wait([listing])
-            if not listing.cancelled():
-                listing.exception()  # asyncio warns of an exception that nobody retrieves
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +313,13 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
             await set_up(sandbox, setup)
             if start is not None:
                 before = start.files.before
-                await bring_files(before, sandbox)
+                await sandbox.bring_files(before)
             else:
                 before = await _snapshot(sandbox) if setup.changes_files else Snapshot()
         began_ns = await sandbox.begin()
         if start is not None:
             sandbox.agent_acted = start.agent_acted
-            await bring_files(start.files.left, sandbox)
+            await sandbox.bring_files(start.files.left)
         machine = Machine(sandbox, context, task_text=task.prompt, before=before, began_ns=began_ns)
         machine.publish(task, make_published(sandbox))
         yield machine
@@ -290,7 +327,7 @@ async def open_machine(task: Task, context: EnvironmentContext) -> AsyncIterator
 
 async def _snapshot(sandbox: RootSandbox) -> Snapshot:
     try:
-        return await take_snapshot(sandbox)
+        return await sandbox.snapshot_files()
     except UnreadableFiles as error:
         raise SandboxError(f"the set-up of the task made files that cannot be copied: {error}") from error
 
@@ -305,7 +342,8 @@ def _require_root(sandbox: Sandbox) -> RootSandbox:
     return sandbox
 
 
-async def _run_bash(sandbox: RootSandbox, arguments: Command) -> str:
+async def run_bash(sandbox: RootSandbox, arguments: Any) -> str:
+    """Run a command of an agent in the shell of a machine, and return the text that the agent sees."""
     try:
         result = await sandbox.run(
             arguments.command, timeout=arguments.timeout_seconds, keep_bytes=KEEP_BYTES
@@ -348,24 +386,6 @@ def _describe_end(result: ShellResult, seconds: float) -> str:
             return f"exit code {result.exit_code}"
 
 
-SCRIPT = make_tool(
-    "bash_action",
-    "Execute bash code to perform an operation in the Linux environment.",
-    script=(str, "The bash script to be executed."),
-)
-_FINISHED = make_tool(
-    "finish_action",
-    "Indicate that the task has been finished or need some additional information to be finished.",
-    thought=(str, "The thought or reason indicating the task is finished."),
-)
-_ANSWERED = make_tool(
-    "answer_action", "Provide the answer to the question.", answer=(str, "The answer to the question.")
-)
-# Upstream cuts an output of more characters than the first number to the second.
-_MOST_SHOWN, _SHOWN = 800, 780
-SCRIPT_OUTPUT = "The output of the OS:\n\n"
-
-
 def make_published(sandbox: RootSandbox) -> Published:
     """Return AgentBench's function calls for a machine."""
 
@@ -398,49 +418,6 @@ def show_script(result: ShellResult) -> str:
     if result.ended in (ShellEnd.WALL, ShellEnd.OUTPUT, ShellEnd.KILLED, ShellEnd.MEMORY):
         text += f"\n[{_describe_end(result, MOST_COMMAND_SECONDS)}]"
     return text
-
-
-FINISH, ANSWER = "finish", "answer"
-DONE = "done"
-_SHELLS = ("bash", "sh", "shell")
-
-_INSTRUCTIONS = f"""\
-{HOW_TO_ACT}
-
-`bash`: {BASH.description}
-
-Think: YOUR THOUGHTS
-
-Act: bash
-
-```bash
-COMMAND
-```
-
-`submit` with an answer. It is in parentheses, and has quotes only if they belong to it:
-
-Think: YOUR THOUGHTS
-
-Act: answer(ANSWER)
-
-`submit` with `{DONE}`, when you were not asked for an answer:
-
-Think: YOUR THOUGHTS
-
-Act: finish
-
-A command that needs more time than usual goes into a block of JSON instead:
-
-Act: bash
-
-```json
-{{"command": COMMAND, "timeout_seconds": SECONDS}}
-```
-
-{LONGER_FENCE}"""
-_ADVICE = (
-    "Write a line `Act: bash` and the command in a block ```bash, or `Act: answer(ANSWER)`, or `Act: finish`."
-)
 
 
 def _read_command(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

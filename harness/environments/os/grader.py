@@ -21,6 +21,7 @@ from harness.core.types import Phase, Reference, Status, Submission, Verdict
 from harness.environments.base import Environment
 from harness.environments.os.checks.judgement import Judgement, judge_check
 from harness.environments.os.environment import MOST_COMMAND_SECONDS, SCRIPT, SCRIPT_OUTPUT, Copy, Machine
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.os.programs import (
     SCRIPT_SECONDS,
     ProgramCall,
@@ -29,7 +30,7 @@ from harness.environments.os.programs import (
     put_reference,
     run_calls,
 )
-from harness.environments.os.root_sandbox import RootSandbox, UnreadableFiles
+from harness.environments.os.root_sandbox import RootSandbox
 from harness.environments.os.scripts import (
     CompilationFailed,
     Script,

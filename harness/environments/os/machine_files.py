@@ -11,8 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from harness.environments.os.file_copies import CopyPlan, list_folders
-from harness.environments.os.root_sandbox import FileEntry
+from harness.environments.os.file_entries import CopyPlan, FileEntry, list_folders
 
 TOOL_FOLDERS = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt/harness", "/proc"),
@@ -43,6 +42,7 @@ SETTINGS = (
     *("/etc/cron.hourly", "/etc/cron.daily", "/etc/cron.weekly", "/etc/cron.monthly"),
 )
 USERS = "/etc/passwd"
+MAX_USERS_BYTES = 1 << 20
 # These shells are part of the image, so no agent can have replaced them. Each either runs the commands that
 # it gets or fails. `true` and `sync` do neither, so every check that acts as their user would pass.
 SHELLS = frozenset(
@@ -74,7 +74,7 @@ PARTS_OF_PROGRAMS = (
 HOMES = ("/root", "/home")
 # A task that mentions the tool is about its hidden files.
 _TOOLS_OF_HIDDEN_FILES = {".git": "git", ".gitconfig": "git", ".ssh": "ssh", ".vimrc": "vim", ".npmrc": "npm"}
-_PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
+PATH_IN_TEXT = re.compile(r"(?<![\w.~$}/-])(?:/[\w.+@:-]+)+")
 # These top-level folders are links to folders of /usr.
 _LINKS = re.compile(r"^/(s?bin|lib(?:32|64|x32)?)(?=/)")
 _WORD_IN_TEXT = re.compile(r"[\w.+-]+")
@@ -88,10 +88,10 @@ def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
 
 def named_tool_paths(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the paths in tool folders that the texts of a task name, because the task is about these."""
-    found = {path.rstrip(".:-") for text in texts for path in _PATH_IN_TEXT.findall(text)}
+    found = {path.rstrip(".:-") for text in texts for path in PATH_IN_TEXT.findall(text)}
     plain = {behind_links(path) for path in found if ".." not in path.split("/")}
     tools = (path for path in plain if _is_tool(path, "unknown"))
-    return tuple(sorted(path for path in tools if not _below(path, LOADERS)))
+    return tuple(sorted(path for path in tools if not below(path, LOADERS)))
 
 
 def behind_links(path: str) -> str:
@@ -122,14 +122,17 @@ def login_shells(users: bytes) -> Iterator[tuple[str, str]]:
             yield fields[0], fields[6] or "/bin/sh"
 
 
-def paths_to_describe(named: Sequence[str]) -> list[str]:
+def paths_to_describe(
+    named: Sequence[str], set_up: Sequence[str] = (), mentioned: Collection[str] = ()
+) -> list[str]:
     """Return the paths whose description in a fresh machine `plan_copy` needs."""
     parents = {str(parent) for path in named for parent in PurePosixPath(path).parents}
-    return sorted({"/", *COMMAND_FOLDERS, *SETTINGS, *named, *parents})
+    of_set_up = (path for path in set_up if path.rpartition("/")[2] in mentioned)
+    return sorted({"/", *COMMAND_FOLDERS, *SETTINGS, *named, *parents, *of_set_up})
 
 
 def plan_tools(before: Sequence[FileEntry]) -> CopyPlan:
-    """Return the plan that copies the tools that the set-up made. `before` is as for `plan_all`."""
+    """Return the plan that copies the tools among the files of the set-up before an agent acted."""
     tools = tuple(entry for entry in before if _is_tool(entry.path, entry.kind))
     return CopyPlan(tools, complete=list_folders(tools))
 
@@ -145,8 +148,8 @@ def plan_copy(
     """Return the plan that copies the files of an agent into a fresh machine with the tools of the set-up.
 
     `left` lists every file that was changed since the machine started. `fresh` describes
-    `paths_to_describe(named)` in a machine of the same image. `set_up` are the paths that the set-up changed,
-    `mentioned` the words of the task, and `of_checks` the result of `commands_of_checks`.
+    `paths_to_describe(named, set_up, mentioned)` in a machine of the same image. `set_up` are the paths that
+    the set-up changed, `mentioned` the words of the task, and `of_checks` the result of `commands_of_checks`.
     """
     listed = {entry.path: entry for entry in left}
     wanted = _Wanted(named, fresh, set_up, mentioned, of_checks)
@@ -165,7 +168,7 @@ def changed_tools(
     changed = [
         entry.path
         for entry in left
-        if entry.kind != "folder" and entry.ctime_ns >= since_ns and _below(entry.path, WATCHED)
+        if entry.kind != "folder" and entry.ctime_ns >= since_ns and below(entry.path, WATCHED)
     ]
     return [path for path in changed if path not in copied and "/__pycache__/" not in path] + [
         f"{folder}/{name}"
@@ -192,7 +195,9 @@ class _Wanted:
         self._of_set_up = frozenset(set_up)
         self._mentioned = mentioned
         opened = [path for path in named if self._may_open(path, fresh.get(path))]
-        opened += [path for path in self.set_up if self._is_named_data(path)]
+        # A folder of the image, where the set-up made a file, has tools as well.
+        of_image = {path for path, entry in fresh.items() if entry.kind == "folder"}
+        opened += [path for path in self.set_up if path not in of_image and self._is_named_data(path)]
         self._opened = tuple(opened)
         # The names that the image has in each folder that the task names. /etc holds settings of programs.
         self._image_names = {path: fresh[path].names for path in named if path in fresh and path != "/etc"}
@@ -205,16 +210,16 @@ class _Wanted:
     def _may_open(path: str, entry: FileEntry | None) -> bool:
         """Return whether the task is about this path, which is new or belongs to the settings in /etc."""
         if entry is None:
-            return not _below(path, ("/dev", "/proc", "/sys", "/opt/harness"))
+            return not below(path, ("/dev", "/proc", "/sys", "/opt/harness"))
         return path.startswith("/etc/")
 
     def includes(self, entry: FileEntry) -> bool:
         path = entry.path
         if not _is_tool(path, entry.kind):
             return not self._is_hidden(path)
-        if _below(path, LOADERS):
+        if below(path, LOADERS):
             return False
-        if not _below(path, TOOL_FOLDERS):
+        if not below(path, TOOL_FOLDERS):
             return path[1:] in self._mentioned or self._is_opened(path)
         folder, _, name = path.rpartition("/")
         if folder in COMMAND_FOLDERS and name in self._of_checks and path not in self._of_set_up:
@@ -230,7 +235,7 @@ class _Wanted:
         folder, _, name = path.rpartition("/")
         if not name or name not in self._mentioned:
             return False
-        return folder not in COMMAND_FOLDERS and not _below(path, PARTS_OF_PROGRAMS)
+        return folder not in COMMAND_FOLDERS and not below(path, PARTS_OF_PROGRAMS)
 
     def _is_hidden(self, path: str) -> bool:
         """Return whether a path is hidden or in a hidden folder, and the task is not about it.
@@ -248,13 +253,13 @@ class _Wanted:
             return True
         if _TOOLS_OF_HIDDEN_FILES.get(name) in self._mentioned:
             return True
-        return "hidden" in self._mentioned and not _below(str(hidden), HOMES)
+        return "hidden" in self._mentioned and not below(str(hidden), HOMES)
 
     def is_complete(self, path: str) -> bool:
         return not _is_tool(path) or self._is_opened(path)
 
     def _is_opened(self, path: str) -> bool:
-        return _below(path, SETTINGS) or _below(path, self._opened)
+        return below(path, SETTINGS) or below(path, self._opened)
 
     def _is_new_command(self, entry: FileEntry) -> bool:
         folder, _, name = entry.path.rpartition("/")
@@ -299,9 +304,9 @@ def _is_tool(path: str, kind: str = "folder") -> bool:
     # A file at the top is one folder above the commands, where an interpreter looks for its settings.
     if path == "/" or (kind != "folder" and path.count("/") == 1):
         return True
-    return _below(path, TOOL_FOLDERS) and not _below(path, (SHARED_MEMORY,))
+    return below(path, TOOL_FOLDERS) and not below(path, (SHARED_MEMORY,))
 
 
-def _below(path: str, folders: Iterable[str]) -> bool:
+def below(path: str, folders: Iterable[str]) -> bool:
     """Return whether a path is one of these folders or below one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

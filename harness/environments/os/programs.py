@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from harness.environments.os.file_copies import CopyPlan, Snapshot, copy_files, take_snapshot
-from harness.environments.os.root_sandbox import FileEntry, RootSandbox
+from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot
+from harness.environments.os.root_sandbox import RootSandbox
 from harness.environments.os.scripts import Script, run_script
 from harness.sandbox.results import ExecResult
 
@@ -104,7 +104,7 @@ class ProgramCheck:
         """
         since_ns = await sandbox.begin()
         await run_script(sandbox, self.example, timeout=SCRIPT_SECONDS)
-        return await take_snapshot(sandbox, since_ns)
+        return await sandbox.snapshot_files(since_ns)
 
     async def record(self, sandbox: RootSandbox, parameters: Sequence[str]) -> Recording:
         """Run the check in a machine without programs of an agent. Raises SandboxError."""
@@ -170,7 +170,8 @@ async def put_reference(
         # An agent may have made a link, which must not lead to a tool of the image.
         await run_script(sandbox, _REMOVE, [path], timeout=CALL_SECONDS)
         await sandbox.write_file(path, reference.contents[made], mode=0o755)
-    await copy_files(CopyPlan(_list_parts(reference, set(programs.values()))), reference.read_ranges, sandbox)
+    parts = _list_parts(reference, set(programs.values()))
+    await sandbox.copy_files(CopyPlan(parts), reference.read_ranges)
     return None
 
 

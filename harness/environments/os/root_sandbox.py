@@ -2,21 +2,34 @@
 
 Root can use its own files, users and processes and has no further capability. It has no network, and it can
 neither inspect nor control PID 1. It can change or ruin everything else. Therefore nothing trusted runs there
-once the agent has acted, and its files are copied into another sandbox (`file_copies`).
+once the agent has acted, and its files are copied into another sandbox.
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Mapping, Sequence
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, cast
-
-from pydantic import TypeAdapter, ValidationError
-from pydantic import dataclasses as checked
+from typing import TYPE_CHECKING, Any, cast
 
 from harness.core.errors import SandboxError, UsageError
+from harness.environments.os.file_entries import (
+    MAX_BATCH,
+    MAX_COPIED_BYTES,
+    CopyPlan,
+    FileEntry,
+    FileRange,
+    ReadContents,
+    Snapshot,
+    UnreadableFiles,
+    file_entries,
+    file_page,
+    name_first_links,
+    read_paths,
+    split_ranges,
+)
 from harness.environments.os.guest.contents import page_order
 from harness.sandbox.failures import build_fault
 from harness.sandbox.guest.durations import find_longest
@@ -38,6 +51,24 @@ if TYPE_CHECKING:
         RunScript,
     )
     from harness.sandbox.guest.messages import JobFacts, JobReply
+
+
+# In the shell's pipe, a quote takes four bytes, and the shell reads that pipe byte by byte.
+MAX_COMMAND_BYTES = 64 * 1024
+SHELL_KEEP_BYTES = 16 * 1024
+# The shell has this time for its whole life. Each command has its own wall limit.
+SHELL_CPU_SECONDS = 600
+END_SECONDS = 10.0
+# The guest itself ends its work on files earlier.
+FILE_SECONDS = 30.0
+# The guest answers these calls at once.
+CALL_SECONDS = 1.0
+# gVisor computes the two times apart, so they may differ by less than this.
+CLOCK_TOLERANCE_NS = 5_000_000
+# The host has this much of all changed files in its memory, without their contents.
+MAX_LISTING_BYTES = 256 * MIB
+# The files of a snapshot that other machines start from.
+MAX_KEPT_FILES = 50_000
 
 
 class ShellEnd(StrEnum):
@@ -81,100 +112,6 @@ def read_shell_result(header: RunReply, body: bytes) -> ShellResult:
         refused_forks=header["refused_forks"] > 0,
         duration_seconds=header["duration_seconds"],
     )
-
-
-# A path, an offset and a length in bytes.
-FileRange = tuple[str, int, int]
-MAX_SIZE = 1 << 40
-# The host has this much of all changed files in its memory, without their contents.
-MAX_LISTING_BYTES = 256 * MIB
-
-
-@checked.dataclass(frozen=True, slots=True)
-class FileEntry:
-    """A file, folder, link or FIFO as `guest.contents` describes it; times in nanoseconds."""
-
-    path: str
-    kind: Literal["folder", "file", "link", "fifo", "other"]
-    mode: int
-    uid: int
-    gid: int
-    mtime_ns: int
-    ctime_ns: int
-    # The size in bytes, and 0 for anything but a file.
-    size: int = 0
-    # Whether a file uses less of the disk than its size, because it has holes.
-    is_sparse: bool = False
-    # The target of a link.
-    to: str = ""
-    # The names of all entries of a folder.
-    names: tuple[str, ...] = ()
-    # Equal for all names of a file that has several, and otherwise empty.
-    inode: str = ""
-    # The names and the values of extended attributes, the values in base64.
-    xattrs: tuple[tuple[str, str], ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.path.startswith("/") or posixpath.normpath(self.path) != self.path or "\0" in self.path:
-            raise ValueError("a path is not absolute or not normalised")
-        if self.path.startswith("//") or not 0 <= self.mode <= 0o7777 or not 0 <= self.size <= MAX_SIZE:
-            raise ValueError("a path, mode or size is out of range")
-
-
-_LISTING = TypeAdapter(list[FileEntry])
-
-
-def file_entries(listing: bytes) -> list[FileEntry]:
-    """Return the entries of a listing, sorted by path. Raises SandboxError if the data is not a listing."""
-    import json
-
-    try:
-        # pydantic's own parser refuses surrogates, which represent bytes of names that are not UTF-8.
-        entries = _LISTING.validate_python(json.loads(listing))
-    except (ValidationError, ValueError, RecursionError) as error:
-        raise SandboxError(f"the guest sent no listing of files: {str(error)[:300]}") from error
-    return sorted(entries, key=lambda entry: entry.path)
-
-
-def file_page(page: bytes) -> tuple[list[FileEntry], bool]:
-    """Return the entries of a page of a listing, and whether it is the last one. Raises SandboxError."""
-    import json
-
-    try:
-        fields = json.loads(page)
-        return _LISTING.validate_python(fields["entries"]), fields["is_last"] is True
-    except (ValidationError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise SandboxError(f"the guest sent no page of files: {str(error)[:300]}") from error
-
-
-def read_paths(listing: bytes) -> list[str]:
-    """Return the paths of a reply. Raises SandboxError if the data is not a list of texts."""
-    import json
-
-    try:
-        return TypeAdapter(list[str]).validate_python(json.loads(listing), strict=True)
-    except (ValidationError, ValueError, RecursionError) as error:
-        raise SandboxError(f"the guest sent no list of paths: {str(error)[:300]}") from error
-
-
-# In the shell's pipe, a quote takes four bytes, and the shell reads that pipe byte by byte.
-MAX_COMMAND_BYTES = 64 * 1024
-SHELL_KEEP_BYTES = 16 * 1024
-# The shell has this time for its whole life. Each command has its own wall limit.
-SHELL_CPU_SECONDS = 600
-END_SECONDS = 10.0
-# The guest itself ends its work on files earlier.
-FILE_SECONDS = 30.0
-# The guest answers these calls at once.
-CALL_SECONDS = 1.0
-
-
-# gVisor computes the two times apart, so they may differ by less than this.
-CLOCK_TOLERANCE_NS = 5_000_000
-
-
-class UnreadableFiles(Exception):
-    """The sandbox contains files that cannot be listed, read or created. The agent caused this."""
 
 
 class RootSandbox(Sandbox):
@@ -330,7 +267,14 @@ class RootSandbox(Sandbox):
         with self.catch_unreadable():
             back_ns = int(header["back_ns"])
         if back_ns > CLOCK_TOLERANCE_NS:
-            raise describe_clock(back_ns)
+            # No program in a sandbox can set it.
+            raise SandboxError(
+                f"the machine's clock was set back by {back_ns / 1e9:.3f} s, so the times of files hide "
+                "changes",
+                hint="let the time service slow the clock down instead, or run harness when the clock is "
+                "right",
+                outside=True,
+            )
 
     async def describe(self, paths: Sequence[str]) -> dict[str, FileEntry]:
         """Return the entries of the paths among these that exist. Raises UnreadableFiles."""
@@ -372,6 +316,63 @@ class RootSandbox(Sandbox):
         with self.catch_unreadable():
             return read_paths(removed)
 
+    async def snapshot_files(self, since_ns: int | None = None, *, most: int | None = None) -> Snapshot:
+        """Return the files that were changed since a time or since the start. Raises UnreadableFiles.
+
+        There may be up to `most` of them, by default as many as one listing holds.
+        """
+        if most is None:
+            entries = await self.list_changed(since_ns)
+        else:
+            entries = await self.list_all_changed(most, since_ns=since_ns)
+        contents = {entry.path: bytearray() for entry in entries if entry.kind == "file"}
+        for piece in split_ranges(entries):
+            data = await self.read_ranges(piece)
+            start = 0
+            for path, _offset, length in piece:
+                contents[path] += data[start : start + length]
+                start += length
+        return Snapshot(tuple(entries), {path: bytes(data) for path, data in contents.items()})
+
+    async def keep_files(self, since_ns: int | None = None) -> Snapshot:
+        """Return the files that were changed since a time or the start, while no process changes them.
+
+        Raises UsageError if there are too many of them, or one cannot be read, and SandboxError.
+        """
+        await self.pause_all()
+        try:
+            return await self.snapshot_files(since_ns, most=MAX_KEPT_FILES)
+        except UnreadableFiles as error:
+            raise UsageError(f"the files of the machine cannot be kept: {error}") from error
+        finally:
+            await self.resume_all()
+
+    async def copy_files(
+        self, plan: CopyPlan, read: ReadContents, *, max_bytes: int = MAX_COPIED_BYTES
+    ) -> None:
+        """Create the files of the plan here, with contents from `read`.
+
+        Raises UnreadableFiles if the files are too large for a copy or cannot be created.
+        """
+        absent: list[Mapping[str, Any]] = [{"path": path, "kind": "absent"} for path in plan.absent]
+        entries = list(name_first_links(plan))
+        for batch in _batches([*absent, *entries]):
+            await self.make_files(make=batch)
+        further_names = {entry["path"] for entry in entries if "same_as" in entry}
+        copied = [entry for entry in plan.entries if entry.path not in further_names]
+        for piece in split_ranges(copied, max_bytes):
+            await self.make_files(fill=piece, data=await read(piece))
+        # Folders after their files, because a file that is made changes the time of its folder.
+        for batch in reversed(list(_batches(entries))):
+            await self.make_files(finish=batch)
+
+    async def bring_files(self, kept: Snapshot) -> None:
+        """Give this machine files of one of the same image in place of its own. Raises SandboxError."""
+        try:
+            await self.copy_files(kept.plan(), kept.read_ranges)
+        except UnreadableFiles as error:
+            raise self.build_failure(f"the files of a snapshot cannot be made: {error}") from error
+
     async def _work_on_files(self, procedure: str, request: Mapping[str, object], data: bytes = b"") -> bytes:
         header, body = await self.call(procedure, request, data, timeout=FILE_SECONDS)
         if "refused" in header:
@@ -379,10 +380,20 @@ class RootSandbox(Sandbox):
         return body
 
 
-def describe_clock(back_ns: int) -> SandboxError:
-    """Return the error for a clock that was set back. No program in a sandbox can set it."""
-    return SandboxError(
-        f"the machine's clock was set back by {back_ns / 1e9:.3f} s, so the times of files hide changes",
-        hint="let the time service slow the clock down instead, or run harness when the clock is right",
-        outside=True,
-    )
+@contextlib.asynccontextmanager
+async def list_ahead(
+    listing: Coroutine[Any, Any, list[FileEntry]],
+) -> AsyncIterator[asyncio.Task[list[FileEntry]]]:
+    """List the files of a machine while the block starts another one, which takes as long."""
+    task = asyncio.create_task(listing)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # asyncio warns of an exception that nobody retrieves
+
+
+def _batches(entries: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
+    return (entries[start : start + MAX_BATCH] for start in range(0, len(entries), MAX_BATCH))

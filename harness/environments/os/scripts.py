@@ -19,6 +19,16 @@ _INTERPRETERS = {"bash": ("/bin/bash", "-c"), "python": ("/usr/bin/python3", "-I
 _COMPILERS = {"c": ("/usr/bin/gcc", "c"), "c++": ("/usr/bin/g++", "cpp")}
 # The same for the programs that a script in another language starts.
 _ENVIRONMENT = {"PYTHONNOUSERSITE": "1", "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+# None of these modules opens a file, starts a program or executes text as code.
+_PLAIN_MODULES = {
+    *("collections", "decimal", "fractions", "functools", "itertools", "json", "math"),
+    *("operator", "re", "statistics", "string", "sys", "unicodedata"),
+}
+_REACHING_NAMES = {
+    *("breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals", "help", "input", "locals"),
+    *("open", "setattr", "vars"),
+}
+_REACHING_ATTRIBUTES = {"modules", "path", "meta_path", "path_hooks"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +107,6 @@ async def run_script(
 
 def _new_path() -> str:
     return f"/tmp/{secrets.token_hex(8)}"
-
-
-# None of these modules opens a file, starts a program or executes text as code.
-_PLAIN_MODULES = {
-    *("collections", "decimal", "fractions", "functools", "itertools", "json", "math"),
-    *("operator", "re", "statistics", "string", "sys", "unicodedata"),
-}
-_REACHING_NAMES = {
-    *("breakpoint", "compile", "delattr", "eval", "exec", "getattr", "globals", "help", "input", "locals"),
-    *("open", "setattr", "vars"),
-}
-_REACHING_ATTRIBUTES = {"modules", "path", "meta_path", "path_hooks"}
 
 
 def is_comparison(script: Script) -> bool:

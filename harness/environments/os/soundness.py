@@ -12,14 +12,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
 from harness.core.errors import SandboxError
 from harness.core.text import escape_text, shorten
 from harness.core.types import Reference, Status, Submission, Task
-from harness.environments.base import EnvironmentContext
+from harness.environments.base import EnvironmentContext, NoTranscript
 from harness.environments.os.environment import Machine, open_machine
 from harness.environments.os.grader import AnswerMatch, StateChecks, grade_state, solve
 from harness.environments.os.programs import SCRIPT_SECONDS
@@ -30,43 +28,51 @@ _HOST_PROCESSES = "its gold counts processes, and their number depends on the ho
 _NO_SUCH_SHELL = (
     "its set-up ends in `su - jack`, which has no effect on the agent's shell, so that ~/test does not exist"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """Tasks that are not sound, and the reason. In `tasks`, `*` is the name of a file."""
-
-    tasks: str
-    reason: str
-
-
-QUARANTINE = (
-    Quarantined(
-        "os/dev/8", 'its check reads sizes as integers, and fails on "8.0K", the answer of its own example'
-    ),
-    Quarantined("os/dev/24", _NO_SUCH_SHELL),
-    Quarantined("os/4/N11", "its example leaves out names with a k, but its text asks for names without a u"),
-    Quarantined(
-        "os/4/Q09/0",
-        "its set-up writes to file descriptor 123321, because it lacks a blank before >, and that fails "
-        "unless the host's limit of open files (nofile) is above that number",
-    ),
-    Quarantined(
-        "os/4/Q47/0",
-        "its checks accept any file of that name, so that they cannot tell a move from a new file",
-    ),
-    Quarantined("os/6/new/0", _NO_SUCH_SHELL),
-    Quarantined("os/6/new/1", _NO_SUCH_SHELL),
-    Quarantined("os/6/new/8", "its gold installs a package from the network, which no sandbox has"),
-    Quarantined("os/7/*/0", _HOST_PROCESSES),
-    Quarantined("os/7/*/4", _HOST_PROCESSES),
-    Quarantined("os/7/*/75", _HOST_PROCESSES),
+AT_ONCE = 3
+SECONDS = 180.0
+TRIES = 2
+KEPT_CHARACTERS = 100
+# The sources of figures that change with the programs of the machine, or of the host.
+_START = r"(?:^|[|;&(`\n]|\b(?:do|then|sudo)\s)\s*"
+_LIVE = re.compile(
+    rf"{_START}(?:free|lsof|netstat|pgrep|pidof|ps|pstree|ss|w|who)\b|/proc/(?:meminfo|\d|\*|\[|\$|net|self)"
 )
+_NEVER_THE_SAME = re.compile(
+    rf"{_START}(?:uptime|vmstat|top|mpstat|iostat)\b|loadavg|RANDOM|urandom|/proc/stat\b"
+)
+_BURDEN = Script(
+    "bash",
+    "for number in {1..12}; do sleep 60 > /dev/null 2>&1 & done\n"
+    "python3 -c \"import time; text = b'x' * (300 << 20); open('/dev/shm/busy', 'w'); time.sleep(60)\""
+    " > /dev/null 2>&1 &\n"
+    "until [ -e /dev/shm/busy ]; do sleep 0.05; done",
+)
+
+
+# The tasks that are not sound, and the reason. `*` is the name of a file.
+QUARANTINE = {
+    "os/dev/8": 'its check reads sizes as integers, and fails on "8.0K", the answer of its own example',
+    "os/dev/24": _NO_SUCH_SHELL,
+    "os/4/N11": "its example leaves out names with a k, but its text asks for names without a u",
+    "os/4/Q09/0": (
+        "its set-up writes to file descriptor 123321, because it lacks a blank before >, and that fails "
+        "unless the host's limit of open files (nofile) is above that number"
+    ),
+    "os/4/Q47/0": (
+        "its checks accept any file of that name, so that they cannot tell a move from a new file"
+    ),
+    "os/6/new/0": _NO_SUCH_SHELL,
+    "os/6/new/1": _NO_SUCH_SHELL,
+    "os/6/new/8": "its gold installs a package from the network, which no sandbox has",
+    "os/7/*/0": _HOST_PROCESSES,
+    "os/7/*/4": _HOST_PROCESSES,
+    "os/7/*/75": _HOST_PROCESSES,
+}
 
 
 def why_quarantined(task_id: str) -> str | None:
     """Return the reason why a task is quarantined, or None if it is not."""
-    return next((each.reason for each in QUARANTINE if fnmatchcase(task_id, each.tasks)), None)
+    return next((reason for tasks, reason in QUARANTINE.items() if fnmatchcase(task_id, tasks)), None)
 
 
 def why_trusting(target: object) -> str | None:
@@ -92,38 +98,12 @@ def describe_manner(reference: Reference) -> str | None:
     return "sound: compares texts" if compares else "sound: looks at the machine"
 
 
-AT_ONCE = 3
-SECONDS = 180.0
-TRIES = 2
-KEPT_CHARACTERS = 100
-# The sources of figures that change with the programs of the machine, or of the host.
-_START = r"(?:^|[|;&(`\n]|\b(?:do|then|sudo)\s)\s*"
-_LIVE = re.compile(
-    rf"{_START}(?:free|lsof|netstat|pgrep|pidof|ps|pstree|ss|w|who)\b|/proc/(?:meminfo|\d|\*|\[|\$|net|self)"
-)
-_NEVER_THE_SAME = re.compile(
-    rf"{_START}(?:uptime|vmstat|top|mpstat|iostat)\b|loadavg|RANDOM|urandom|/proc/stat\b"
-)
-_BURDEN = Script(
-    "bash",
-    "for number in {1..12}; do sleep 60 > /dev/null 2>&1 & done\n"
-    "python3 -c \"import time; text = b'x' * (300 << 20); open('/dev/shm/busy', 'w'); time.sleep(60)\""
-    " > /dev/null 2>&1 &\n"
-    "until [ -e /dev/shm/busy ]; do sleep 0.05; done",
-)
-
-
-class _NoTranscript:
-    def write(self, entry: Mapping[str, Any], *, is_end: bool = False) -> None:
-        return None
-
-
 async def find_unsound(
     pool: SandboxPool, settings: SandboxSettings, tried: Sequence[tuple[Task, Reference]]
 ) -> Mapping[str, str]:
     """Return the reason for each reference that cannot pass, by task id. Raises SandboxError."""
     places = asyncio.Semaphore(AT_ONCE)
-    context = EnvironmentContext(pool, settings, SECONDS, _NoTranscript())
+    context = EnvironmentContext(pool, settings, SECONDS, NoTranscript())
 
     async def try_one(task: Task, reference: Reference) -> str | None:
         async with places:

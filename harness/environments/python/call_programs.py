@@ -13,12 +13,13 @@ from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.python.client import CPU, StoredTests, batches, run_calls
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.programs import grade_report, make_memory_verdict
-from harness.environments.python.stdin_programs import (
+from harness.environments.python.verdicts import (
     MAX_PROGRAM_BYTES,
     PATIENCE,
     WALL_SHARE,
     find_broken_preamble,
+    grade_report,
+    make_memory_verdict,
 )
 from harness.environments.spec import SandboxGrader
 from harness.sandbox.failures import SandboxOutOfMemory

@@ -34,8 +34,20 @@ GRACE = 1.25
 # The wall limit of calls applies twice: while they drive the program, and while they are graded afterwards.
 RUNS_OF_TESTS = 2
 KEEP_BYTES = 4096
+_NO_REPORT = {"results": (), "evidence": None, "error": None, "breach": None}
+# The facts that both kinds of replies have under the names of `Ended`.
+_FACTS = ("exit_code", "cpu_seconds", "duration_seconds", "memory_kills", "refused_forks", "clean")
 
 T = TypeVar("T")
+Test = TypeVar("Test", covariant=True)
+
+
+class StoredTests(PlainData, Protocol[Test]):
+    """Plain data that names the location of tests, which can have hundreds of megabytes for one problem."""
+
+    def load(self) -> Sequence[Test]:
+        """Return the tests in order. Raises DataError if they cannot be read or have changed."""
+        ...
 
 
 def batches(tests: Sequence[T], shown: int, size: Callable[[T], int], most: int) -> Iterator[list[T]]:
@@ -127,11 +139,6 @@ class InputRun(Ended):
         return self.ended == "exited" and self.exit_code == 0 and self.clean
 
 
-_NO_REPORT = {"results": (), "evidence": None, "error": None, "breach": None}
-# The facts that both kinds of replies have under the names of `Ended`.
-_FACTS = ("exit_code", "cpu_seconds", "duration_seconds", "memory_kills", "refused_forks", "clean")
-
-
 def _read_facts(header: Mapping[str, Any], body: bytes, ended: str | None) -> dict[str, Any]:
     stdout, stderr = read_streams(cast("JobFacts", header), body)
     name = None if ended is None else LIMIT_NAMES.get(ended, ended)
@@ -205,8 +212,8 @@ async def run_tests(
     # The guest does not count the time that the program waits for a processor. With the default limits, this
     # is less than the timeout of a grader, so a sandbox that does not answer is not taken for a slow program.
     seconds = find_longest(limits["wall_seconds"])
-    header, body = await sandbox.call("run_tests", request, timeout=seconds)
-    return _read_report(sandbox, header, body, expected=len(statements), cpu_limit=cpu_limit)
+    reply = await sandbox.call("run_tests", request, timeout=seconds)
+    return _receive(sandbox, *reply, expected=len(statements), cpu_limit=cpu_limit)
 
 
 async def run_calls(
@@ -254,8 +261,20 @@ async def run_calls(
     }
     body = b"".join(part for call in calls for part in call)
     seconds = RUNS_OF_TESTS * wall_seconds_in_all
-    header, data = await sandbox.call("run_calls", request, body, timeout=seconds)
-    return _read_report(sandbox, header, data, expected=len(calls), cpu_limit=cpu_limit)
+    reply = await sandbox.call("run_calls", request, body, timeout=seconds)
+    return _receive(sandbox, *reply, expected=len(calls), cpu_limit=cpu_limit)
+
+
+def _receive(
+    sandbox: Sandbox, header: Mapping[str, Any], body: bytes, *, expected: int, cpu_limit: float
+) -> TestReport:
+    """Return the report in a reply, and note whether the sandbox is clean and marked."""
+    with sandbox.catch_unreadable():
+        reply = cast("TestsReply", header)
+        report = read_report(reply, body, expected=expected, cpu_limit=cpu_limit)
+        sandbox.marked = sandbox.marked or reply["marked"]
+    sandbox.clean = sandbox.clean and report.clean
+    return report
 
 
 async def run_on_inputs(
@@ -317,25 +336,3 @@ async def run_on_inputs(
 def _drop_mark(source: str) -> str:
     """Return source without a byte order mark at its start, which Python skips in files alone."""
     return source.removeprefix("\ufeff")
-
-
-def _read_report(
-    sandbox: Sandbox, header: Mapping[str, Any], body: bytes, *, expected: int, cpu_limit: float
-) -> TestReport:
-    with sandbox.catch_unreadable():
-        reply = cast("TestsReply", header)
-        report = read_report(reply, body, expected=expected, cpu_limit=cpu_limit)
-        sandbox.marked = sandbox.marked or reply["marked"]
-    sandbox.clean = sandbox.clean and report.clean
-    return report
-
-
-Test = TypeVar("Test", covariant=True)
-
-
-class StoredTests(PlainData, Protocol[Test]):
-    """Plain data that names the location of tests, which can have hundreds of megabytes for one problem."""
-
-    def load(self) -> Sequence[Test]:
-        """Return the tests in order. Raises DataError if they cannot be read or have changed."""
-        ...

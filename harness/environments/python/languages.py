@@ -31,35 +31,6 @@ signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 os.execvp({command!r}, {argv!r})
 """
 
-
-@dataclass(frozen=True, slots=True)
-class Language:
-    """A language. `NAME` in its texts means the public class of a program, and `MEMORY` MiB of memory."""
-
-    name: str
-    image: str
-    # The name of the source file.
-    file: str
-    run: tuple[str, ...]
-    # Empty if nothing is compiled.
-    compile: tuple[str, ...] = ()
-
-    def place(self, source: str, memory_mb: int) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-        """Return the name of the source file, the command of the compiler, and the one of the program.
-
-        Both commands run in the agent's folder, and the second one in any.
-        """
-        if self.name != "java":
-            return self.file, self.compile, self.run
-        public = _PUBLIC_CLASS.search(source)
-        name = "Main" if public is None else public[1]
-
-        def fill(part: str) -> str:
-            return part.replace("NAME", name).replace("MEMORY", str(memory_mb))
-
-        return fill(self.file), tuple(map(fill, self.compile)), tuple(map(fill, self.run))
-
-
 # Compiles, and notes the class that has `main`. `NAME` is the public class as far as a pattern can tell. The
 # compiler knows it, and the file must have its name.
 _JAVAC = r"""file=NAME.java
@@ -94,6 +65,35 @@ _TUPLES = "/usr/share/java/javatuples.jar"
 _JAVA = "exec java -ea -XX:+UseSerialGC -XX:MaxRAM=MEMORYm -XX:MaxRAMPercentage=70 -Xss64m " + (
     f'-cp {HOME}:{_TUPLES} "$(cat {HOME}/.main)" "$@"'
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """A language. `NAME` in its texts means the public class of a program, and `MEMORY` MiB of memory."""
+
+    name: str
+    image: str
+    # The name of the source file.
+    file: str
+    run: tuple[str, ...]
+    # Empty if nothing is compiled.
+    compile: tuple[str, ...] = ()
+
+    def place(self, source: str, memory_mb: int) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Return the name of the source file, the command of the compiler, and the one of the program.
+
+        Both commands run in the agent's folder, and the second one in any.
+        """
+        if self.name != "java":
+            return self.file, self.compile, self.run
+        public = _PUBLIC_CLASS.search(source)
+        name = "Main" if public is None else public[1]
+
+        def fill(part: str) -> str:
+            return part.replace("NAME", name).replace("MEMORY", str(memory_mb))
+
+        return fill(self.file), tuple(map(fill, self.compile)), tuple(map(fill, self.run))
+
 
 LANGUAGES = {
     each.name: each

@@ -16,12 +16,11 @@ from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.python.client import InputRun, run_on_inputs
 from harness.environments.python.languages import LANGUAGES, compile_program
-from harness.environments.python.stdin_programs import (
+from harness.environments.python.verdicts import (
     KEPT_STDERR,
     LEAST_STDOUT_BYTES,
     MAX_PROGRAM_BYTES,
     Outcome,
-    StdinTest,
     add_runs,
     make_verdict,
 )
@@ -63,7 +62,7 @@ async def grade_printed(
         return Verdict(Status.FAILED, 0.0, evidence=evidence, phase=Phase.EVALUATOR)
     run = await _run(sandbox, target, program)
     if not isinstance(run, Verdict) and (not run.succeeded or run.is_borderline):
-        outcome = add_runs(Outcome((), None, None, 0.0), [run], [StdinTest("", "")], lambda _run, _test: None)
+        outcome = add_runs(Outcome((), None, None, 0.0), [run], [None], lambda _run, _test: None)
         run = make_verdict(outcome, 1, {"tests": target.tests, "tests_passed": 0})
     printed = run if isinstance(run, Verdict) else _read_values(run, target.mark)
     image = LANGUAGES[target.language].image

@@ -9,31 +9,40 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, Literal
 
 from harness.core.scoring.answers import MAX_NUMBER_CHARACTERS
-from harness.core.text import escape_text
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.python.checkers import ask_checker
-from harness.environments.python.client import (
-    CPU,
-    InputRun,
-    StoredTests,
-    batches,
-    run_on_inputs,
-)
-from harness.environments.python.guest.contest_preamble import PREAMBLE
+from harness.environments.python.client import InputRun, StoredTests, batches, run_on_inputs
 from harness.environments.python.languages import LANGUAGES, PYTHON, compile_program
 from harness.environments.python.needed_sockets import may_need_sockets
-from harness.environments.python.programs import ENDED, make_memory_verdict
+from harness.environments.python.verdicts import (
+    LEAST_STDOUT_BYTES,
+    MAX_PROGRAM_BYTES,
+    MOST_STDOUT_BYTES,
+    PATIENCE,
+    WALL_SHARE,
+    Outcome,
+    add_runs,
+    find_broken_preamble,
+    make_memory_verdict,
+    make_verdict,
+)
 from harness.environments.spec import SandboxGrader, Unjudged
 from harness.sandbox.failures import SandboxOutOfMemory
 from harness.sandbox.sandbox import Sandbox
 
+# A request holds at most this many bytes of inputs, unless a single input is larger.
+BATCH_BYTES = 8 << 20
+# All outputs of hidden tests are compared after the last run. The host holds them in memory until then.
+MAX_OUTPUT_BYTES = 256 << 20
+# A thread for outputs of this size would take longer to start than their comparison.
+_SMALL_BYTES = 4096
 _SHOWN = 60
 CHECKER_IMAGE = "python"
 
@@ -98,22 +107,6 @@ def _short(line: str) -> str:
     return repr(line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…")
 
 
-MAX_PROGRAM_BYTES = 16 << 20
-# A request holds at most this many bytes of inputs, unless a single input is larger.
-BATCH_BYTES = 8 << 20
-# All tests of a problem have the same bound on their output, because a program can find it out. It reveals
-# nothing about expected outputs up to half of the least bound, and only the size of the longest larger one.
-LEAST_STDOUT_BYTES, MOST_STDOUT_BYTES = 4 << 20, 32 << 20
-# All outputs of hidden tests are compared after the last run. The host holds them in memory until then.
-MAX_OUTPUT_BYTES = 256 << 20
-# The wall limit of a run is this many times its CPU limit. The guest adds time on a busy machine.
-WALL_SHARE = 2.0
-PATIENCE = 5.0
-KEPT_STDERR = 400
-# A thread for outputs of this size would take longer to start than their comparison.
-_SMALL_BYTES = 4096
-
-
 class Compatibility(StrEnum):
     """Whether programs also run in the way of LiveCodeBench's own runner, with a mocked stdin.
 
@@ -156,28 +149,6 @@ class StdinTests:
     def load(self) -> Sequence[StdinTest]:
         """Return the tests. Raises DataError if stored tests cannot be read."""
         return self.tests if isinstance(self.tests, tuple) else self.tests.load()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The statuses of the tests that ran. `evidence` belongs to the first test that did not pass."""
-
-    statuses: tuple[Status, ...]
-    evidence: str | None
-    limit: str | None
-    cpu_seconds: float
-    # Whether a program ended a little above its limit on processor time, and whether anything else is wrong.
-    is_slow: bool = False
-    is_wrong: bool = False
-    # Whether the first run ended with an error, whatever it printed.
-    has_begun_badly: bool = False
-
-    def status(self, tests: int) -> Status:
-        """Return the status of the first test that did not pass. Without any test, the program fails."""
-        first = next((status for status in self.statuses if status is not Status.PASSED), None)
-        if first is not None:
-            return first
-        return Status.PASSED if tests and len(self.statuses) == tests else Status.FAILED
 
 
 async def run_or_grade(sandbox: Sandbox, target: StdinTests, submission: Submission) -> Verdict | Unjudged:
@@ -229,36 +200,6 @@ async def grade_stdin(sandbox: Sandbox, target: StdinTests, submission: Submissi
     return make_verdict(outcome, len(tests), metrics)
 
 
-def make_verdict(outcome: Outcome, tests: int, metrics: Mapping[str, Any]) -> Verdict:
-    """Return the verdict on a program with these results of its tests."""
-    status = outcome.status(tests)
-    if status is Status.PASSED:
-        return Verdict(status, 1.0, metrics, phase=Phase.EVALUATOR)
-    limit = outcome.limit if status is Status.TIMEOUT else None
-    right = not outcome.is_wrong and len(outcome.statuses) == tests
-    return Verdict(
-        *(status, 0.0, metrics, outcome.evidence, Phase.EVALUATOR, limit),
-        borderline=right if outcome.is_slow else None,
-    )
-
-
-async def find_broken_preamble(sandbox: Sandbox, preamble: str) -> Verdict | None:
-    """Return the verdict if a preamble fails without any program, because no program is then to blame.
-
-    Ask this if the program has ended with an error in its first test, and never because an answer was wrong,
-    which a later program of the sandbox could observe.
-    """
-    if not preamble.strip() or preamble == PREAMBLE or not sandbox.clean:
-        return None
-    (run,) = await run_on_inputs(
-        sandbox, program=b"", preamble=preamble.encode(), inputs=[b""], stdout_bytes=LEAST_STDOUT_BYTES
-    )
-    if run.succeeded or run.ended not in ("exited", "signal"):
-        return None
-    evidence = f"the preamble of the tests failed: {str(run.stderr)[-KEPT_STDERR:]}"
-    return Verdict(Status.GRADER_ERROR, None, evidence=escape_text(evidence), phase=Phase.EVALUATOR)
-
-
 async def _run_and_compare(
     sandbox: Sandbox,
     target: StdinTests,
@@ -273,17 +214,16 @@ async def _run_and_compare(
     """
     outcome = Outcome((), None, None, 0.0)
     hidden: list[InputRun] = []
-    differ = _compare_within(target.tolerance)
     async for batch, runs in _run_batches(sandbox, target, program, tests, stdin):
         if len(outcome.statuses) < target.shown:
-            outcome = await _compare(outcome, runs, batch, differ)
+            outcome = await _compare(outcome, runs, batch, target.tolerance)
             if outcome.evidence is not None:
                 return outcome
         else:
             hidden += runs
         if _bytes_of(hidden) > MAX_OUTPUT_BYTES:
             break
-    return await _compare(outcome, hidden, tests[len(outcome.statuses) :], differ)
+    return await _compare(outcome, hidden, tests[len(outcome.statuses) :], target.tolerance)
 
 
 async def _run_batches(
@@ -342,7 +282,9 @@ async def _judge_outputs(
     A checker that fails on an output refuses it, unless it fails on the author's own output too.
     """
     printed = [(run, test) for run, test in zip(runs, tests, strict=False) if run.succeeded]
-    cases = [(test.input, _decode(run), test.output) for run, test in printed]
+    # A checker gets text. Bytes that are not UTF-8 can be no right output.
+    outputs = [(run.stdout.head + run.stdout.tail).decode("utf-8", "replace") for run, _test in printed]
+    cases = [(test.input, output, test.output) for output, (_, test) in zip(outputs, printed, strict=True)]
     answers = await ask_checker(sandbox, checker, cases)
     failed = next((place for place, answer in enumerate(answers) if answer.is_broken), None)
     if failed is not None:
@@ -361,47 +303,17 @@ async def _judge_outputs(
     return make_verdict(outcome, len(tests), _metrics(outcome, len(tests)))
 
 
-def _decode(run: InputRun) -> str:
-    # A checker gets text. Bytes that are not UTF-8 can be no right output.
-    return (run.stdout.head + run.stdout.tail).decode("utf-8", "replace")
-
-
-Differ = Callable[[InputRun, StdinTest], str | None]
-"""Returns how the output of a run that succeeded is wrong, None for a right one."""
-
-
-def _compare_within(tolerance: float) -> Differ:
-    return lambda run, test: stdout_difference(run.stdout.head + run.stdout.tail, test.output, tolerance)
-
-
 async def _compare(
-    outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
+    outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], tolerance: float
 ) -> Outcome:
     """Return the results after adding these runs' results, from a thread if they are large."""
+
+    def differ(run: InputRun, test: StdinTest) -> str | None:
+        return stdout_difference(run.stdout.head + run.stdout.tail, test.output, tolerance)
+
     if _bytes_of(runs) + sum(len(test.output) for test in tests[: len(runs)]) <= _SMALL_BYTES:
         return add_runs(outcome, runs, tests, differ)
     return await asyncio.to_thread(add_runs, outcome, runs, tests, differ)
-
-
-def add_runs(
-    outcome: Outcome, runs: Sequence[InputRun], tests: Sequence[StdinTest], differ: Differ
-) -> Outcome:
-    """Return the results after adding these runs' results."""
-    statuses, evidence, limit = list(outcome.statuses), outcome.evidence, outcome.limit
-    is_slow, is_wrong = outcome.is_slow, outcome.is_wrong
-    for run, test in zip(runs, tests, strict=False):
-        difference = differ(run, test) if run.succeeded else None
-        status = _status(run, difference)
-        is_wrong = is_wrong or status is not Status.PASSED
-        if run.is_borderline:
-            is_slow, status = True, Status.TIMEOUT
-        statuses.append(status)
-        if status is not Status.PASSED and evidence is None:
-            evidence = f"test {len(statuses)}: {_evidence(run, status, difference)}"
-            limit = CPU if run.is_borderline else run.ended
-    cpu_seconds = outcome.cpu_seconds + sum(run.cpu_seconds for run in runs)
-    badly = outcome.has_begun_badly if outcome.statuses or not runs else not runs[0].succeeded
-    return Outcome(tuple(statuses), evidence, limit, cpu_seconds, is_slow, is_wrong, badly)
 
 
 def _bytes_of(runs: Sequence[InputRun]) -> int:
@@ -414,35 +326,6 @@ def stdout_bound(tests: Sequence[StdinTest]) -> int:
     return min(max(LEAST_STDOUT_BYTES, 1 << (2 * longest).bit_length()), MOST_STDOUT_BYTES)
 
 
-def _status(run: InputRun, difference: str | None) -> Status:
-    if run.stdout.truncated:
-        return Status.OUTPUT_LIMIT
-    if run.ended in ENDED:
-        return ENDED[run.ended]
-    if not run.succeeded and run.memory_kills:
-        return Status.MEMORY_LIMIT
-    if not run.succeeded and run.refused_forks:
-        return Status.PROCESS_LIMIT
-    return Status.PASSED if run.succeeded and difference is None else Status.FAILED
-
-
-def _evidence(run: InputRun, status: Status, difference: str | None) -> str:
-    match status:
-        case Status.TIMEOUT:
-            evidence = run.describe_timeout()
-        case Status.CRASHED:
-            evidence = f"the program was killed by signal {-run.exit_code}"
-        case Status.FAILED if difference is not None:
-            return escape_text(difference)
-        case Status.FAILED:
-            evidence = f"the program exited with code {run.exit_code}"
-        case _:
-            evidence = f"the program reached its limit: {status.value}"
-    if run.stderr.total:
-        evidence = f"{evidence}; stderr: {str(run.stderr)[-KEPT_STDERR:]}"
-    return escape_text(evidence)
-
-
 def _metrics(outcome: Outcome, tests: int) -> dict[str, Any]:
     return {
         "tests": tests,
@@ -453,20 +336,16 @@ def _metrics(outcome: Outcome, tests: int) -> dict[str, Any]:
     }
 
 
-def _may_need_sockets(target: StdinTests, submission: Submission) -> bool:
-    return target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
-
-
-def _needs_own_sandbox(target: StdinTests) -> str | None:
-    return None if target.language == PYTHON else "a compiler writes files for the runs of its program"
-
-
 GRADERS = (
     SandboxGrader(
         StdinTests,
         run_or_grade,
-        may_need_sockets=_may_need_sockets,
+        may_need_sockets=lambda target, submission: (
+            target.language != PYTHON or may_need_sockets((submission.text, target.preamble))
+        ),
         choose_image=lambda target: None if target.language == PYTHON else LANGUAGES[target.language].image,
-        needs_own_sandbox=_needs_own_sandbox,
+        needs_own_sandbox=lambda target: (
+            None if target.language == PYTHON else "a compiler writes files for the runs of its program"
+        ),
     ),
 )

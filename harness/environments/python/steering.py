@@ -45,6 +45,11 @@ _REFLECTING = frozenset(
         *("breakpoint", "input", "open", "super", "dir", "memoryview"),
     )
 )
+# The nodes of an expression that compares nothing.
+_OF_ARITHMETIC = (
+    *(ast.Return, ast.BinOp, ast.UnaryOp, ast.operator, ast.USub, ast.UAdd, ast.Name, ast.expr_context),
+    *(ast.Constant, ast.ListComp, ast.comprehension, ast.Call, ast.Tuple, ast.Attribute),
+)
 _CACHED = 4096
 
 
@@ -149,13 +154,9 @@ class _Form:
         cover = self._answers.cover
         match node:
             case ast.FunctionDef(decorator_list=[]):
-                defaults = [
-                    *node.args.defaults,
-                    *(each for each in node.args.kw_defaults if each is not None),
-                ]
                 annotations = [each.annotation for each in ast.walk(node.args) if isinstance(each, ast.arg)]
-                defaults += [each for each in (*annotations, node.returns) if each is not None]
-                if cover(*defaults) or len(self._answers.functions[node.name]) > 1:
+                evaluated = (*node.args.defaults, *node.args.kw_defaults, *annotations, node.returns)
+                if cover(*filter(None, evaluated)) or len(self._answers.functions[node.name]) > 1:
                     raise _Steered(node, "which function this is may depend on an answer")
                 if not self._is_arithmetic(node):
                     self.check_block(node.body)
@@ -360,21 +361,8 @@ class _Form:
         body = [each for each in function.body if not isinstance(each, ast.Expr)]
         if function.decorator_list or len(body) != 1 or not isinstance(body[0], ast.Return):
             return False
-        allowed = (
-            *(
-                ast.Return,
-                ast.BinOp,
-                ast.UnaryOp,
-                ast.operator,
-                ast.USub,
-                ast.UAdd,
-                ast.Name,
-                ast.expr_context,
-            ),
-            *(ast.Constant, ast.ListComp, ast.comprehension, ast.Call, ast.Tuple, ast.Attribute),
-        )
         for node in ast.walk(body[0]):
-            if not isinstance(node, allowed) or (isinstance(node, ast.comprehension) and node.ifs):
+            if not isinstance(node, _OF_ARITHMETIC) or (isinstance(node, ast.comprehension) and node.ifs):
                 return False
             if isinstance(node, ast.Call):
                 match node.func:
@@ -411,13 +399,8 @@ def _is_evident(statements: Sequence[ast.stmt], program: set[str]) -> bool:
             case ast.FunctionDef(
                 args=ast.arguments(args=[ast.arg(arg=name, annotation=None)], defaults=[]), decorator_list=[]
             ):
-                others = (
-                    node.args.vararg,
-                    node.args.kwarg,
-                    node.args.kwonlyargs,
-                    node.args.posonlyargs,
-                    node.returns,
-                )
+                given = node.args
+                others = (given.vararg, given.kwarg, given.kwonlyargs, given.posonlyargs, node.returns)
                 if any(others) or node.name in program:
                     return False
                 if not _is_evident(node.body, {name}):

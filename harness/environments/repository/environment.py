@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import AsyncIterator
-from typing import Any
 
 from harness.core.errors import DataError, SandboxError, UsageError
 from harness.core.types import Task
-from harness.environments.base import EnvironmentContext, MachineRules, SandboxEnvironment
-from harness.environments.container.environment import describe_bash, run_bash
+from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.container.environment import MachineEnvironment
 from harness.environments.container.machine import Machine
-from harness.environments.os.file_copies import Snapshot, bring_files, keep_files
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.repository.machine import (
     RepositorySetup,
     apply_patch,
@@ -30,8 +27,8 @@ from harness.sandbox.backends.base import BuiltImage
 PATCH_SECONDS = 900.0
 
 
-class RepositoryEnvironment(SandboxEnvironment):
-    """The machine of a repository where an agent acts. Its files stay readable until the block ends."""
+class RepositoryEnvironment(MachineEnvironment):
+    """The machine of a repository."""
 
     def __init__(
         self,
@@ -45,26 +42,10 @@ class RepositoryEnvironment(SandboxEnvironment):
         tests_seconds: float | None,
     ) -> None:
         network = "The machine has a network." if is_public else "There is no network."
-        tool = describe_bash(machine, shell, network)
         super().__init__(
-            machine.sandbox,
-            {tool: functools.partial(run_bash, machine.sandbox)},
-            context,
-            end=machine.kill_processes,
-            terminal=functools.partial(machine.sandbox.terminal, (shell, "-i")),
+            machine, context, image=image, network=network, shell=shell, tests_seconds=tests_seconds
         )
-        self.machine = machine
         self.setup = setup
-        self.image = image
-        self.tests_seconds = tests_seconds
-        # The differences from the published machine, for the metrics of the attempt.
-        self.facts: dict[str, Any] = {"image": image.id}
-        if image.replaced:
-            self.facts["replaced_images"] = dict(image.replaced)
-
-    async def keep_files(self) -> tuple[Snapshot, int]:
-        files = await keep_files(self.machine.sandbox)
-        return files, files.size_bytes
 
     async def take_patch(self, left_out: frozenset[str]) -> str:
         """Return the patch of an agent's files, whose processes are dead, without the paths `left_out`.
@@ -99,7 +80,7 @@ async def open_repository(task: Task, context: EnvironmentContext) -> AsyncItera
             async with context.pool.gate:
                 if context.start is not None:
                     machine.sandbox.agent_acted = context.start.agent_acted
-                    await bring_files(context.start.files, machine.sandbox)
+                    await machine.sandbox.bring_files(context.start.files)
                 shell = await machine.open_shell()
         except (UsageError, UnreadableFiles) as error:
             # The other tasks of the run go on.

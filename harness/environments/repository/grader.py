@@ -9,8 +9,7 @@ from typing import Any
 from harness.core.text import escape_text, shorten
 from harness.core.types import Phase, Status, Submission, Verdict
 from harness.environments.container.machine import Machine
-from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.environments.repository.calibration import find_calibration
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.environments.repository.environment import RepositoryEnvironment
 from harness.environments.repository.logs import END, START, RepairCounts
 from harness.environments.repository.machine import (
@@ -22,7 +21,13 @@ from harness.environments.repository.machine import (
     steers_tests,
     take_patch,
 )
-from harness.environments.repository.trial import Trial, list_patched, open_trial, run_script
+from harness.environments.repository.trial import (
+    Trial,
+    find_calibration,
+    list_patched,
+    open_trial,
+    run_script,
+)
 from harness.environments.spec import StateGrader
 
 # The most runs of the tests for one patch: as it is, without its changes of the tests, with the controls, and

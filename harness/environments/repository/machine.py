@@ -6,29 +6,20 @@ the tests of a repository are plain data.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import functools
-import io
 import posixpath
 import re
-import tarfile
-import tempfile
-import time
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from harness.core.errors import UsageError
-from harness.core.logger import get_logger
-from harness.environments.base import EnvironmentContext, MachineRules
+from harness.environments.base import EnvironmentContext
 from harness.environments.container.changes import MAX_FILES, carry_changes, list_changes
+from harness.environments.container.images import build_text, pull_image
 from harness.environments.container.machine import Machine, describe_failure, open_machine
 from harness.environments.container.scene import Change, Scene
 from harness.environments.container.seal import find_reason
-from harness.environments.container.task_folder import DOCKERFILE
-from harness.environments.os.root_sandbox import UnreadableFiles
-from harness.sandbox.backends.base import BuiltImage, RunsForeignImages
+from harness.environments.os.file_entries import UnreadableFiles
+from harness.sandbox.backends.base import BuiltImage
 from harness.sandbox.pool import SandboxSettings
 from harness.sandbox.results import ExecResult
 
@@ -65,7 +56,6 @@ rm -rf .git
 mv {tools}/git .git
 [ $ended = 0 ] || git apply --check --reverse {patch}
 """
-_LOGGER = get_logger(__name__)
 # SWE-bench counts each file with one of these words in its path as a part of the tests, so that no patch of a
 # solution has one.
 _TEST_WORDS = frozenset(("test", "tests", "testing", "e2e"))
@@ -105,29 +95,9 @@ async def find_image(context: EnvironmentContext, setup: RepositorySetup, name: 
 
     Raises UsageError, DataError and SandboxError.
     """
-    backend = context.pool.backend
-    if not isinstance(backend, RunsForeignImages):
-        raise UsageError("the backend of this run cannot start images of tasks", hint="use Docker")
-    rules = (context.machine_rules or MachineRules()).build
     if setup.dockerfile is None:
-        rules = replace(rules, ca_file=None)
-    with tempfile.TemporaryDirectory() as folder:
-        build = _write_dockerfile(folder, setup)
-        async with context.pool.gate:
-            return await asyncio.to_thread(
-                functools.partial(
-                    *(backend.build_image, build, rules),
-                    name=name,
-                    seconds=BUILD_SECONDS,
-                    notify=lambda line: _LOGGER.info("%s: %s", name, line),
-                )
-            )
-
-
-def _write_dockerfile(folder: str, setup: RepositorySetup) -> Path:
-    text = setup.dockerfile or f"FROM {setup.image}\n"
-    Path(folder, DOCKERFILE).write_text(text, encoding="utf-8")
-    return Path(folder)
+        return await pull_image(context, setup.image, name, BUILD_SECONDS)
+    return await build_text(context, setup.dockerfile, name, BUILD_SECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -170,21 +140,15 @@ async def _require(machine: Machine, script: str, paths: Collection[str] = ()) -
         raise describe_failure("git in the image of the task", result)
 
 
-async def put_file(machine: Machine, path: str, content: str) -> None:
+async def put_text(machine: Machine, path: str, text: str) -> None:
     """Write a file of the grader."""
     folder, name = posixpath.split(path)
-    data = content.encode("utf-8", "surrogateescape")
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        member = tarfile.TarInfo(name)
-        member.size, member.mtime = len(data), int(time.time())
-        tar.addfile(member, io.BytesIO(data))
-    await machine.put_files(archive.getvalue(), folder)
+    await machine.put_contents({name: text.encode("utf-8", "surrogateescape")}, folder)
 
 
 async def apply_patch(machine: Machine, patch: str) -> str | None:
     """Apply a patch to the files of a repository as swebench does. Return why that failed, else None."""
-    await put_file(machine, _PATCH, patch)
+    await put_text(machine, _PATCH, patch)
     result = await _run_git(machine, _APPLY.format(patch=_PATCH, tools=_TOOLS))
     if result.exit_code == 0 and result.limit is None:
         return None

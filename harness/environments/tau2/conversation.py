@@ -162,7 +162,10 @@ class Conversation:
                 (Message(Role.SYSTEM, self.task.user_prompt), *self.seen_by_user), None, self.read_reply
             )
             if isinstance(reply, Call):
-                self.seen_by_user.append(Message(Role.ASSISTANT, _write_call(reply)))
+                written = json.dumps(
+                    {"tool": reply.name, "arguments": dict(reply.arguments)}, ensure_ascii=False
+                )
+                self.seen_by_user.append(Message(Role.ASSISTANT, written))
                 self.seen_by_user.append(Message(Role.USER, f"[{reply.name} returned] {self.call(reply)}"))
                 continue
             self.count_steps(1)
@@ -188,10 +191,6 @@ class Conversation:
         if not isinstance(found.get("tool"), str) or not isinstance(found.get("arguments", {}), dict):
             raise ValueError('the call of a tool has the form {"tool": NAME, "arguments": {...}}')
         return Call("user", found["tool"], found.get("arguments", {}))
-
-
-def _write_call(call: Call) -> str:
-    return json.dumps({"tool": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
 
 
 def describe_user_tools(domain: Domain) -> str:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from harness.environments.tau2.world import Database, Domain, ToolError
+from harness.environments.tau2.world import Database, Domain, find
 
 Status = Literal["pending", "completed"]
 
 
-def _find(database: Database, table: str, name: str) -> Any:
-    if name not in database[table]:
-        raise ToolError(f"{table[:-1]} {name} not found")
-    return database[table][name]
-
-
 def create_task(database: Database, user_id: str, title: str, description: str | None = None) -> Any:
     """Create a task for a user and return it. Its status is pending."""
-    user = _find(database, "users", user_id)
+    user = find(database, "users", user_id, f"user {user_id}")
     task_id = f"task_{len(database['tasks']) + 1}"
     task = {"task_id": task_id, "title": title, "description": description, "status": "pending"}
     database["tasks"][task_id] = task
@@ -27,7 +21,7 @@ def create_task(database: Database, user_id: str, title: str, description: str |
 
 def update_task_status(database: Database, task_id: str, status: Status) -> Any:
     """Set the status of a task and return the task."""
-    task = _find(database, "tasks", task_id)
+    task = find(database, "tasks", task_id, f"task {task_id}")
     task["status"] = status
     return task
 
@@ -44,12 +38,12 @@ def transfer_to_human_agents(database: Database, summary: str) -> str:
 
 def assert_number_of_tasks(database: Database, user_id: str, expected_number: int) -> bool:
     """Return whether a user has this number of tasks."""
-    return len(_find(database, "users", user_id)["tasks"]) == expected_number
+    return len(find(database, "users", user_id, f"user {user_id}")["tasks"]) == expected_number
 
 
 def assert_task_status(database: Database, task_id: str, expected_status: str) -> bool:
     """Return whether a task has this status."""
-    return bool(_find(database, "tasks", task_id)["status"] == expected_status)
+    return bool(find(database, "tasks", task_id, f"task {task_id}")["status"] == expected_status)
 
 
 DOMAIN = Domain(

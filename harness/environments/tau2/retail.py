@@ -32,6 +32,8 @@ NewItemIds = Annotated[
 ]
 Line = Annotated[str, Field(description="A line of the address")]
 
+MODIFIED = "pending (item modified)"
+
 
 def _user(database: Database, user_id: str) -> Any:
     return find(database, "users", user_id, f"user {user_id}")
@@ -211,9 +213,6 @@ def modify_pending_order_address(
     _require_status(order, "pending", MODIFIED)
     order["address"] = _address(address1, address2, city, state, country, zip)
     return order
-
-
-MODIFIED = "pending (item modified)"
 
 
 def modify_pending_order_items(

@@ -19,6 +19,20 @@ from harness.core.tools import Arguments, Tool
 Requestor = Literal["assistant", "user"]
 _MISSING = object()
 
+Database = dict[str, Any]
+"""Tables and lists by name. The user's phone is a table of its own beside the tables of the agent."""
+Function = Callable[..., Any]
+"""Reads or changes a database, its first argument, and returns a JSON value. It raises ToolError before any
+change."""
+
+_ALLOWED = frozenset("0123456789+-*/(). ")
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
 
 class ToolError(Exception):
     """A tool cannot do what it was asked for. Its text is for the agent, or for the user."""
@@ -64,13 +78,6 @@ class Table(Mapping[str, Any]):
         return all(self.get(key, _MISSING) == other.get(key, _MISSING) for key in keys)
 
     __hash__ = None  # type: ignore[assignment]  # its values change
-
-
-Database = dict[str, Any]
-"""Tables and lists by name. The user's phone is a table of its own beside the tables of the agent."""
-Function = Callable[..., Any]
-"""Reads or changes a database, its first argument, and returns a JSON value. It raises ToolError before any
-change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +196,6 @@ class World:
 def show(result: Any) -> str:
     """Return a result as agents and users read it."""
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-
-
-_ALLOWED = frozenset("0123456789+-*/(). ")
-_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-}
 
 
 def calculate(

@@ -37,8 +37,21 @@ METRICS = (
     Metric("acc", "the answer holds the tokens of a gold one, side by side (DPR's has_answer)"),
     Metric("em_unicode", "em after NFC, with ASCII for full-width forms, quotation marks and dashes"),
 )
-
 _NAMES = tuple(metric.name for metric in METRICS)
+NUMBER_METRICS = (Metric("solved", "the marked number of the answer, else its last one, is the gold one"),)
+
+# Evidence shows this much of a number, because a reader does not need a thousand digits.
+_SHOWN_DIGITS = 40
+_SHOWN_CHARACTERS = 200
+
+NO_EXPECTATION = "No expected output available"
+"""The error of a record without an expected text, in the words of the flat format's documentation."""
+_HINT = "the record has no expected text, so no answer can contain it"
+MAX_NUMBERS = 10
+"""The largest number of different numbers in an answer. An answer with more numbers is a list of guesses."""
+
+# Matches a number that is not part of a word, a path, a version or another number.
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?+\$?+\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+(?!\w)(?![.,]\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +131,6 @@ def _score(target: PlainAnswer, answer: str) -> float:
             return float(any(same_number(answer, gold) for gold in numbers if gold is not None))
 
 
-NUMBER_METRICS = (Metric("solved", "the marked number of the answer, else its last one, is the gold one"),)
-
-# Evidence shows this much of a number, because a reader does not need a thousand digits.
-_SHOWN_DIGITS = 40
-
-
 @dataclass(frozen=True, slots=True)
 class NumberAnswer:
     """The one number that is right."""
@@ -147,9 +154,6 @@ async def grade_number(target: NumberAnswer, submission: Submission) -> Verdict:
         return Verdict(Status.FAILED, 0.0, {"solved": 0.0}, "no number in the answer")
     answer = str(found)[:_SHOWN_DIGITS]
     return Verdict(Status.FAILED, 0.0, {"solved": 0.0, "answer": answer}, f"answered {answer}")
-
-
-_SHOWN_CHARACTERS = 200
 
 
 class LiteralForm(StrEnum):
@@ -232,16 +236,6 @@ async def grade_literal(target: LiteralAnswer, submission: Submission) -> Verdic
 
 def _shorten(text: str) -> str:
     return escape_text(repr(shorten(text, _SHOWN_CHARACTERS)))
-
-
-NO_EXPECTATION = "No expected output available"
-"""The error of a record without an expected text, in the words of the flat format's documentation."""
-_HINT = "the record has no expected text, so no answer can contain it"
-MAX_NUMBERS = 10
-"""The largest number of different numbers in an answer. An answer with more numbers is a list of guesses."""
-
-# Matches a number that is not part of a word, a path, a version or another number.
-_NUMBER = re.compile(r"(?<![\w.,])[-+]?+\$?+\d++(?:,\d{3}(?!\d))*+(?:\.\d++)?+(?!\w)(?![.,]\d)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ _ROWS, _ENDS, _GOALS, _NOTE = "products.jsonl", "ends.npy", "goals.json", "note.
 _SECONDS_BETWEEN_NOTES = 10.0
 _KEPT_CATALOGUES = 4
 
+_catalogues: dict[PublishedShop, Catalogue] = {}
+_loading = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
@@ -69,10 +72,6 @@ class Catalogue:
     def search(self, keywords: str, limit: int) -> list[int]:
         """Return the numbers of the best products for these keywords, best first."""
         return self.index.search(keywords, limit)
-
-
-_catalogues: dict[PublishedShop, Catalogue] = {}
-_loading = threading.Lock()
 
 
 def load_catalogue(source: PublishedShop, notify: Notify = lambda _note: None) -> Catalogue:

@@ -14,12 +14,14 @@ from pydantic import Field
 from harness.core.tools import SUBMIT, Arguments, LastObservation, TextCall, TextFault, Tool
 from harness.core.types import Task
 from harness.environments.base import EnvironmentContext, HostEnvironment, open_without_world
-from harness.environments.published import Published, bound_text, make_tool
 from harness.environments.text_protocol import (
     HOW_TO_ACT,
+    Published,
     TextForm,
     add_advice,
+    bound_text,
     find_tool,
+    make_tool,
     read_named,
     read_tool_call,
 )
@@ -39,6 +41,13 @@ TURNS = 20
 # The longest of the published titles and options are below these, and a search costs time for each word.
 MAX_KEYWORDS_CHARACTERS = 1000
 MAX_VALUE_CHARACTERS = 1000
+
+# The text ends with the last bracket of its line, because the values of options may hold brackets.
+_WRITTEN = re.compile(
+    r"[ \t>*_`-]*+(?P<verb>search|click)(?:_action)?[ \t]*+\[(?P<text>[^\n]*)\]", re.IGNORECASE | re.ASCII
+)
+
+_ADVICE = "Write a line `Action: search[KEYWORDS]` or `Action: click[VALUE]`."
 
 
 class Search(Arguments):
@@ -145,10 +154,6 @@ def choose_values(page: Page, wanted: tuple[str, ...]) -> Iterator[str]:
 
 
 _VERBS: Mapping[str, tuple[Tool, str]] = {"search": (SEARCH, "keywords"), "click": (CLICK, "value")}
-# The text ends with the last bracket of its line, because the values of options may hold brackets.
-_WRITTEN = re.compile(
-    r"[ \t>*_`-]*+(?P<verb>search|click)(?:_action)?[ \t]*+\[(?P<text>[^\n]*)\]", re.IGNORECASE | re.ASCII
-)
 
 _INSTRUCTIONS = f"""\
 {HOW_TO_ACT}
@@ -164,7 +169,6 @@ Action: click[VALUE]
 For example, to open a product of the results:
 
 Action: click[b07abcdefg]"""
-_ADVICE = "Write a line `Action: search[KEYWORDS]` or `Action: click[VALUE]`."
 
 
 def _read_written(tools: Mapping[str, Tool], reply: WrittenReply) -> TextCall | TextFault:

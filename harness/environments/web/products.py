@@ -6,7 +6,7 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -24,6 +24,13 @@ _LONGEST_ASIN = 10
 _LIMITS = tuple(10.0 * number for number in range(1, 100))
 _LIMITS_TO_DRAW_FROM = 4
 _NOT_IN_PRICES = re.compile(r"[^\d.]")
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+MAX_FILE_BYTES = 64 * 1024**3
+_CHUNK = 4 * 1024**2
+_LONGEST_ELEMENT = 64 * 1024**2
+_BLANK = re.compile(r"[ \t\r\n]*+")
 
 
 class UnreadableProduct(ValueError):
@@ -68,28 +75,18 @@ class Product:
 
     def as_row(self) -> list[Any]:
         """Return the product as a list that JSON can hold."""
-        options = {name: list(values) for name, values in self.options.items()}
-        texts = [self.product_category, self.category, self.query]
-        head = [self.asin, self.name, self.description, list(self.bullets), list(self.pricing)]
-        return [*head, *texts, options, list(self.attributes)]
+        return [getattr(self, each.name) for each in fields(self)]
 
     @staticmethod
     def from_row(row: Sequence[Any]) -> Product:
         """Return the product of such a list."""
-        asin, name, description, bullets, pricing, product_category, category, query, options, attributes = (
-            row
-        )
-        return Product(
-            asin,
-            name,
-            description,
-            tuple(bullets),
-            tuple(pricing),
-            product_category,
-            category,
-            query,
-            {option: tuple(values) for option, values in options.items()},
-            tuple(attributes),
+        read = Product(*row)
+        return replace(
+            read,
+            bullets=tuple(read.bullets),
+            pricing=tuple(read.pricing),
+            options={option: tuple(values) for option, values in read.options.items()},
+            attributes=tuple(read.attributes),
         )
 
 
@@ -224,9 +221,6 @@ def _plain(value: Any) -> str:
     return value
 
 
-_PACKAGE = Path(__file__).resolve().parents[2]
-
-
 @dataclass(frozen=True, slots=True)
 class PublishedShop:
     """A catalogue in WebShop's published files: its products, their attributes, and the instructions."""
@@ -271,12 +265,6 @@ class PublishedShop:
 
 def _name_portably(path: Path) -> Path:
     return path.relative_to(_PACKAGE) if path.is_relative_to(_PACKAGE) else path
-
-
-MAX_FILE_BYTES = 64 * 1024**3
-_CHUNK = 4 * 1024**2
-_LONGEST_ELEMENT = 64 * 1024**2
-_BLANK = re.compile(r"[ \t\r\n]*+")
 
 
 class _Reader:

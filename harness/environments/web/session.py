@@ -16,6 +16,8 @@ MAX_OBSERVATION_CHARACTERS = 20_000
 MAX_LIST_CHARACTERS = 20_000
 _CUT = " [the rest is not shown]"
 
+MAX_RESULTS = 50
+
 
 class Button(Enum):
     """The buttons of all pages, by the values that click them."""
@@ -155,9 +157,6 @@ def _head(instruction: str) -> Sequence[str]:
 
 def _buttons(*buttons: Button) -> dict[str, Clickable]:
     return {button.value.lower(): button for button in buttons}
-
-
-MAX_RESULTS = 50
 
 
 class Shop(Protocol):

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-import logging
-from typing import TYPE_CHECKING, Any
-
-from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
-from uvicorn.server import ServerState
+from typing import TYPE_CHECKING
 
 from harness.models.relay.errors import RelayError, encode_error
-from harness.models.relay.exchange import MAX_HEAD_BYTES, Answer, BodyBudget, read_headers, repeat_body
+from harness.models.relay.exchange import Answer, BodyBudget, read_headers, repeat_body
 from harness.models.relay.mcp_server import MAX_CALL_VALUES, MAX_MESSAGE_BYTES
 from harness.models.relay.model_routes import API_OF_PATH, ModelRoutes
 
@@ -28,11 +22,6 @@ MOST_REQUESTS = 256
 # The memory of the bodies of all requests under way, parsed values included.
 MOST_BODY_BYTES = 64 * 1024 * 1024
 _MCP_PATH = "/mcp"
-# The whole head of a request must arrive within this time.
-HEAD_SECONDS = 20.0
-# Libraries keep idle connections for reuse. An idle one costs little, and their number is bounded.
-IDLE_SECONDS = 75
-_SILENT = logging.Logger("harness.models.relay", level=logging.CRITICAL + 1)
 
 
 def make_relay_app(token: str, *, model: ModelSession | None, mcp: ASGIApp | None) -> ASGIApp:
@@ -114,85 +103,3 @@ async def _refuse(answer: Answer, api: Api | None, error: RelayError) -> None:
     # The rest of the body is not read, so the connection cannot be used again.
     headers.append((b"connection", b"close"))
     await answer.send_whole(error.status, encode_error(api, error), headers)
-
-
-class RelayProtocol(H11Protocol):
-    """One connection."""
-
-    def __init__(self, config: Config, state: ServerState) -> None:
-        super().__init__(config, state, {})
-        self.logger = self.access_logger = _SILENT
-        self.access_log = False
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._waits_since: float | None = None
-
-    @property
-    def waiting_seconds(self) -> float:
-        """How long the connection has been without a whole request to answer, in seconds."""
-        if self._waits_since is None or self.transport.is_closing():
-            return 0.0
-        return self.loop.time() - self._waits_since
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)  # type: ignore[arg-type]
-        self._watch_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        """Handle bytes of the client. Bytes that break the protocol in mid-request end the connection."""
-        try:
-            super().data_received(data)
-        except Exception:
-            self.transport.abort()
-            return
-        self._watch_head()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._watch_head()
-
-    def _watch_head(self) -> None:
-        """Run the time of a head from its first byte, and of the first head from the beginning."""
-        is_busy = self.cycle is not None and not self.cycle.response_complete
-        if is_busy:
-            self._waits_since = None
-        elif self._waits_since is None:
-            self._waits_since = self.loop.time()
-        # The beginning of the next head may have come before the end of the answer.
-        is_idle = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
-        if is_busy or is_idle or self.transport.is_closing():
-            self._stop_timer()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
-
-    def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-
-def make_config(app: ASGIApp) -> Config:
-    """Return the settings of uvicorn for connections of the relay."""
-    config = Config(
-        app,
-        http="h11",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        timeout_keep_alive=IDLE_SECONDS,
-        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
-    )
-    config.load()
-    return config
-
-
-def make_protocol(config: Any, state: Any) -> RelayProtocol:
-    """Return the protocol of a new connection."""
-    return RelayProtocol(config, state)

@@ -1,29 +1,23 @@
-"""One request and its answer: bounds on all that the client sends, and time limits on both sides."""
+"""A connection of a client: bounds on all that it sends, and time limits of requests and answers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
 from harness.core.inputs.json_text import MAX_DEPTH, ValueCounter, require_shallow
-from harness.models.endpoint import Api
-from harness.models.messages import Generation, ToolSchema
-from harness.models.raw_conversation import RawRequest, read_conversation
 from harness.models.relay.errors import RelayError
-from harness.models.relay.rules import (
-    Notes,
-    name_tool,
-    refuse_stored_state,
-    rewrite_completion,
-    rewrite_messages,
-    rewrite_response,
-)
 
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -43,60 +37,11 @@ _SINGLE = frozenset(
         b"transfer-encoding",
     }
 )
-_RULES: Mapping[Api, Callable[[Mapping[str, Any], Notes], dict[str, Any]]] = {
-    "chat": rewrite_completion,
-    "responses": rewrite_response,
-    "messages": rewrite_messages,
-}
-# The parameters of generation of each API. The run decides them.
-_PARAMETERS: Mapping[Api, frozenset[str]] = {
-    "chat": frozenset(
-        {
-            "temperature",
-            "top_p",
-            "max_tokens",
-            "max_completion_tokens",
-            "stop",
-            "seed",
-            "reasoning_effort",
-            "frequency_penalty",
-            "presence_penalty",
-            "logit_bias",
-            "logprobs",
-            "top_logprobs",
-            "verbosity",
-            "prediction",
-        }
-    ),
-    "responses": frozenset(
-        {"temperature", "top_p", "max_output_tokens", "reasoning", "top_logprobs", "truncation"}
-    ),
-    "messages": frozenset({"temperature", "top_p", "top_k", "max_tokens", "stop_sequences", "thinking"}),
-}
-# The fields that the rules of an API read, or that the relay sets.
-_READ: Mapping[Api, frozenset[str]] = {
-    "chat": frozenset(
-        {
-            "messages",
-            "tools",
-            "tool_choice",
-            "functions",
-            "function_call",
-            "parallel_tool_calls",
-            "response_format",
-            "stream_options",
-        }
-    ),
-    "responses": frozenset(
-        {"input", "instructions", "text", "include", "tools", "tool_choice", "parallel_tool_calls"}
-    ),
-    "messages": frozenset({"messages", "system", "tools", "tool_choice", "output_config"}),
-}
-_READ_ALWAYS = frozenset(
-    {"model", "stream", "store", "background", "previous_response_id", "conversation", "n"}
-)
-# Anthropic's API needs a bound in each request. No reply is longer.
-_MOST_FALLBACK_TOKENS = 128_000
+# The whole head of a request must arrive within this time.
+HEAD_SECONDS = 20.0
+# Libraries keep idle connections for reuse. An idle one costs little, and their number is bounded.
+IDLE_SECONDS = 75
+_SILENT = logging.Logger("harness.models.relay", level=logging.CRITICAL + 1)
 
 
 def read_headers(scope: Scope) -> dict[str, str]:
@@ -277,107 +222,87 @@ def parse_body(content: bytes) -> dict[str, Any]:
     return body
 
 
-def rewrite_request(
-    api: Api, body: Mapping[str, Any], *, keeps_parameters: bool, marks: Mapping[str, Any]
-) -> RawRequest:
-    """Return the request that goes on. Raises RelayError for one that the relay refuses.
-
-    Args:
-        api: the API of the request.
-        body: the JSON of the client.
-        keeps_parameters: whether the client's parameters of generation override the run's.
-        marks: further fields of the entry in the transcript.
-    """
-    is_stream = body.get("stream")
-    if not isinstance(is_stream, bool | None):
-        raise RelayError(400, "invalid_request", "'stream' must be true or false")
-    refuse_stored_state(body)
-    notes = Notes()
-    kept = _RULES[api](body, notes)
-    bound = _read_count(body.get("max_tokens")) if api == "messages" else None
-    if api == "messages" and bound is None:
-        raise RelayError(400, "invalid_request", "'max_tokens' must be a positive number")
-    generation = _read_parameters(api, body) if keeps_parameters else Generation()
-    for name, value in body.items():
-        if value is None or name in _READ[api] | _READ_ALWAYS:
-            continue
-        if name not in _PARAMETERS[api]:
-            notes.withhold(name)
-        elif not keeps_parameters:
-            notes.drop(name, value)
-    options = body.get("stream_options")
-    return RawRequest(
-        api,
-        kept,
-        read_conversation(api, kept),
-        tuple(_list_tools(api, kept.get("tools", ()))),
-        bool(is_stream),
-        isinstance(options, dict) and options.get("include_usage") is True,
-        generation,
-        None if bound is None else min(bound, _MOST_FALLBACK_TOKENS),
-        {**marks, **_describe_notes(notes)},
-    )
-
-
-def _list_tools(api: Api, tools: Iterable[Mapping[str, Any]]) -> Iterator[ToolSchema]:
-    """Yield the tools for the transcript. The name of a tool in a group follows the group's name."""
-    for tool in tools:
-        if api == "responses" and tool["type"] == "namespace":
-            for each in tool["tools"]:
-                yield _read_tool(each, f"{name_tool(tool)}.{name_tool(each)}")
-        else:
-            inside = tool.get(tool["type"], tool) if api == "chat" else tool
-            yield _read_tool(inside, name_tool(inside))
-
-
-def _read_tool(tool: Mapping[str, Any], name: str) -> ToolSchema:
-    description = tool.get("description")
-    parameters = tool.get("input_schema", tool.get("parameters"))
-    return ToolSchema(
-        name,
-        description if isinstance(description, str) else "",
-        parameters if isinstance(parameters, dict) else {},
-    )
-
-
-def _describe_notes(notes: Notes) -> dict[str, Any]:
-    described: dict[str, Any] = {}
-    if notes.withheld:
-        described["withheld"] = notes.withheld
-    if notes.dropped:
-        described["dropped"] = notes.dropped
-    return described
-
-
-def _read_parameters(api: Api, body: Mapping[str, Any]) -> Generation:
-    """Return the client's parameters that a run can also have."""
-    stop = body.get("stop_sequences" if api == "messages" else "stop")
-    texts = [stop] if isinstance(stop, str) else stop if isinstance(stop, list) else []
-    effort = body.get("reasoning_effort")
-    reasoning = body.get("reasoning" if api == "responses" else "output_config")
-    if api != "chat" and isinstance(reasoning, dict):
-        effort = reasoning.get("effort")
-    bounds = [body.get(name) for name in ("max_completion_tokens", "max_output_tokens", "max_tokens")]
-    counts = [count for count in map(_read_count, bounds) if count is not None]
-    seed = body.get("seed")
-    return Generation(
-        _read_number(body.get("temperature"), 5.0),
-        _read_number(body.get("top_p"), 1.0),
-        counts[0] if counts else None,
-        tuple(text for text in texts if isinstance(text, str))[:16],
-        seed if type(seed) is int and abs(seed) < 2**63 else None,
-        effort if isinstance(effort, str) and len(effort) <= 32 else None,
-    )
-
-
-def _read_number(value: Any, most: float) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value <= most else None
-
-
-def _read_count(value: Any) -> int | None:
-    return value if type(value) is int and 0 < value < 10**9 else None
-
-
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
+
+
+class RelayProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, config: Config, state: ServerState) -> None:
+        super().__init__(config, state, {})
+        self.logger = self.access_logger = _SILENT
+        self.access_log = False
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._waits_since: float | None = None
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the connection has been without a whole request to answer, in seconds."""
+        if self._waits_since is None or self.transport.is_closing():
+            return 0.0
+        return self.loop.time() - self._waits_since
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes of the client. Bytes that break the protocol in mid-request end the connection."""
+        try:
+            super().data_received(data)
+        except Exception:
+            self.transport.abort()
+            return
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_head()
+
+    def _watch_head(self) -> None:
+        """Run the time of a head from its first byte, and of the first head from the beginning."""
+        is_busy = self.cycle is not None and not self.cycle.response_complete
+        if is_busy:
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = self.loop.time()
+        # The beginning of the next head may have come before the end of the answer.
+        is_idle = self.timeout_keep_alive_task is not None and not self.conn.trailing_data[0]
+        if is_busy or is_idle or self.transport.is_closing():
+            self._stop_timer()
+        elif self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+def make_config(app: ASGIApp) -> Config:
+    """Return the settings of uvicorn for connections of the relay."""
+    config = Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+    )
+    config.load()
+    return config
+
+
+def make_protocol(config: Any, state: Any) -> RelayProtocol:
+    """Return the protocol of a new connection."""
+    return RelayProtocol(config, state)

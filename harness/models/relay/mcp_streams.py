@@ -69,7 +69,7 @@ async def open_message_streams(
     Args:
         reader: the messages of the other side. Its limit bounds each of them.
         writer: takes the messages to the other side.
-        accept: gets a message, or the exception of a line that is none, its size in bytes, and whether it
+        accept: gets a message, or the exception of a line that is not one, its size in bytes, and whether it
             answers a request of this side. Returns whether the message is passed on. It raises
             BrokenStreamError to close the connection.
         answers_all: whether the package sees the end of the stream only after its last response, because a

@@ -148,13 +148,13 @@ async def _accept_all(listener: socket.socket, server: AppServer) -> None:
 
 def _import_protocol() -> Any:
     try:
-        from harness.models.relay import app
+        from harness.models.relay import exchange
     except ImportError as error:
         raise UsageError(
             f"the relay needs the packages uvicorn and starlette: {error}",
             hint=describe_installation("relay"),
         ) from error
-    return app
+    return exchange
 
 
 async def serve_stdio(tools: EnvironmentTools, reader: asyncio.StreamReader, writer: MessageWriter) -> None:

@@ -8,15 +8,14 @@ into a new folder. The first line of its docstring describes the format.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from harness.core.errors import UsageError, unknown_name
-from harness.reports.format_files import list_formats
+from harness.core.errors import UsageError
+from harness.reports.format_files import import_format, list_formats
 
 if TYPE_CHECKING:
     from harness.reports.trajectories.attempts import ExportedRun
@@ -64,10 +63,7 @@ def export_names() -> list[str]:
 
 def load_export(name: str) -> ExportFormat:
     """Return the format `name`. Raises UsageError if there is none."""
-    known = export_names()
-    if name not in known:
-        raise unknown_name("export format", name, known)
-    module = importlib.import_module(f"{__name__}.{name}")
+    module = import_format(__name__, __path__, name, subject="export format")
     return ExportFormat(
         name,
         getattr(module, "write_export", None),

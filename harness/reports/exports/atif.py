@@ -12,6 +12,7 @@ from typing import Any, TextIO
 
 from harness.core.types import AttemptRecord
 from harness.core.version import __version__
+from harness.reports.recorded_attempts import read_count
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
@@ -203,7 +204,7 @@ def _describe_use(record: AttemptRecord, steps: int) -> dict[str, Any]:
     """Return the sums of an attempt. The cost is not in `total_cost_usd`, because its currency is unknown."""
     metrics = record.metrics
     sums = {
-        f"total_{name}": value if type(value := metrics.get(metric)) is int and value >= 0 else None
+        f"total_{name}": read_count(metrics.get(metric))
         for name, metric in (
             ("prompt_tokens", "input_tokens"),
             ("completion_tokens", "output_tokens"),

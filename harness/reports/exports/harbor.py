@@ -18,7 +18,7 @@ from harness.core.errors import HarnessError
 from harness.core.types import AttemptRecord, Phase, Status
 from harness.core.version import __version__
 from harness.reports.exports.atif import build_trajectory
-from harness.reports.recorded_attempts import list_objects
+from harness.reports.recorded_attempts import list_objects, read_count
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
@@ -174,7 +174,7 @@ def _describe_trial(
             "model_info": None if run.model is None else {"name": model, "provider": provider or None},
         },
         "agent_result": {
-            **{name: _count_tokens(record, metric) for name, metric in _TOKENS.items()},
+            **{name: read_count(record.metrics.get(metric)) for name, metric in _TOKENS.items()},
             # The prices of a config have no currency.
             "cost_usd": None,
             "metadata": {"verdict": describe_record(record)},
@@ -201,11 +201,6 @@ def _describe_trial(
         "started_at": started,
         "finished_at": ended,
     }
-
-
-def _count_tokens(record: AttemptRecord, metric: str) -> int | None:
-    value = record.metrics.get(metric)
-    return value if type(value) is int and value >= 0 else None
 
 
 def _describe_rewards(score: Any, metrics: Mapping[str, Any]) -> dict[str, Any] | None:

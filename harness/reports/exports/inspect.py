@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from harness.core.types import AttemptRecord, Phase, Status
 from harness.core.version import __version__
+from harness.reports.recorded_attempts import read_count
 from harness.reports.trajectories.attempts import (
     ExportedAttempt,
     ExportedRun,
@@ -335,9 +336,8 @@ def _describe_limit(record: AttemptRecord) -> dict[str, Any] | None:
 
 def _describe_usage(model: str | None, figures: Any) -> dict[str, Any]:
     """Return the tokens of a model by its name, {} if they are unknown."""
-    known = [figures.get(f"{name}_tokens") for name in ("input", "output", "cached", "reasoning")]
-    tokens = Tokens(*(value if type(value) is int and value >= 0 else None for value in known))
-    usage = _describe_tokens(tokens)
+    names = ("input", "output", "cached", "reasoning")
+    usage = _describe_tokens(Tokens(*(read_count(figures.get(f"{name}_tokens")) for name in names)))
     return {} if model is None or usage is None else {model: usage}
 
 

@@ -19,7 +19,7 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\uff1d", "\uff0b", "\uff0d", "\uff
 
 def write_report(run: StoredRun, stream: TextIO) -> None:
     """Write the rows in the order of the plan."""
-    columns = list_columns(run, whole=False)
+    columns = list(list_columns(run, whole=False))
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     for record in run.attempts():

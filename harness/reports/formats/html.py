@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from harness.reports.run_folder import StoredRun, render_stored_run
+from harness.reports.html import render_stored_run
+from harness.reports.run_folder import StoredRun
 
 
 def write_report(run: StoredRun, stream: TextIO) -> None:

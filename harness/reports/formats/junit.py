@@ -56,7 +56,12 @@ def write_report(run: StoredRun, stream: TextIO) -> None:
     for record in run.attempts():
         _write_case(document, run.manifest["benchmark"], record)
     if left is not None:
-        _write_left(document, run.manifest["benchmark"], left)
+        classname = _clean(run.manifest["benchmark"], _NAME)
+        document.open(
+            "testcase", {"name": "attempts without a verdict", "classname": classname, "time": "0.000"}
+        )
+        document.write("error", {"type": "unfinished", "message": _clean(left, _MESSAGE)})
+        document.close("testcase")
     document.close("testsuite")
     document.close("testsuites")
     stream.write("\n")
@@ -89,14 +94,6 @@ def _describe_left(run: StoredRun) -> str | None:
     # A run that was stopped counts the attempts that had not begun as cancelled.
     cancelled = run.summary.statuses.get(Status.CANCELLED)
     return f"{describe_headline(run.summary)}; to finish it: harness run --resume" if cancelled else None
-
-
-def _write_left(document: _Document, benchmark: str, left: str) -> None:
-    """Write the error that stands for all attempts without a verdict."""
-    names = {"name": "attempts without a verdict", "classname": _clean(benchmark, _NAME), "time": "0.000"}
-    document.open("testcase", names)
-    document.write("error", {"type": "unfinished", "message": _clean(left, _MESSAGE)})
-    document.close("testcase")
 
 
 def _list_evidence(record: AttemptRecord) -> Iterator[str]:

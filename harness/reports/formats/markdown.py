@@ -10,7 +10,6 @@ from harness.core.types import Status
 from harness.reports.attempt_figures import describe_requests, describe_times
 from harness.reports.failures import choose_unresolved, write_show_command
 from harness.reports.figures import (
-    count,
     describe_coverage,
     describe_headline,
     describe_range,
@@ -22,7 +21,13 @@ from harness.reports.figures import (
     percent,
     tampering,
 )
-from harness.reports.remarks import BUNDLED_NOTICE, list_conditions, list_model_remarks, list_remarks
+from harness.reports.remarks import (
+    BUNDLED_NOTICE,
+    list_conditions,
+    list_lost,
+    list_model_remarks,
+    list_remarks,
+)
 from harness.reports.run_folder import StoredRun
 from harness.runs.run_names import count_statuses
 
@@ -67,10 +72,7 @@ def _list_warnings(run: StoredRun) -> Iterator[str]:
         yield _quote(run.unfinished)
     if summary.integrity:
         yield _quote(tampering(summary.integrity))
-    if lost := summary.statuses.get(Status.INFRA_ERROR, 0):
-        yield f"{count(lost, 'attempt')} ended in an infra error: no verdict, but counted as unresolved"
-    if broken := summary.statuses.get(Status.GRADER_ERROR, 0):
-        yield f"{count(broken, 'attempt')} met broken tests: no verdict, but counted as unresolved"
+    yield from (text for _, text in list_lost(summary))
 
 
 def _list_figures(run: StoredRun) -> Iterator[tuple[str, str]]:

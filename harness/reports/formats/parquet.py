@@ -33,7 +33,7 @@ def write_report(run: StoredRun, stream: BinaryIO) -> None:
         Kind.BOOLEAN: pyarrow.bool_(),
         Kind.TIME: pyarrow.timestamp("ms", tz="UTC"),
     }
-    columns = list_columns(run, whole=True)
+    columns = list(list_columns(run, whole=True))
     schema = pyarrow.schema([(column.name, types[column.kind]) for column in columns])
     with parquet.ParquetWriter(stream, schema, compression="zstd") as writer:
         for batch in _batches(run, columns):

@@ -7,7 +7,6 @@ The name of the file is the name of the format. The file holds `read_texts(path,
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -15,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from harness.core.errors import DataError, UsageError, unknown_name
+from harness.core.errors import DataError, UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES, MIB, open_input, read_input
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
 from harness.core.text import quote_argument
-from harness.reports.format_files import list_formats
+from harness.reports.format_files import import_format, list_formats
 
 # A larger file is recognized by its first line alone.
 _WHOLE_BYTES = 64 * MIB
@@ -114,10 +113,7 @@ def import_names() -> list[str]:
 
 def load_import(name: str) -> ImportFormat:
     """Return the module of the format `name`. Raises UsageError if there is none."""
-    known = import_names()
-    if name not in known:
-        raise unknown_name("import format", name, known)
-    return cast("ImportFormat", importlib.import_module(f"{__name__}.{name}"))
+    return cast("ImportFormat", import_format(__name__, __path__, name, subject="import format"))
 
 
 def recognize(path: Path) -> str | None:

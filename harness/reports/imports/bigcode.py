@@ -1,7 +1,7 @@
 """The `generations_*.json` of bigcode-evaluation-harness: a list of programs for each task, in order.
 
 The file names no task. Its name ends in the benchmark's, `humaneval` or `mbpp`, and the first list
-is that of the first task. MBPP's test split begins with the task 11.
+belongs to the first task. MBPP's test split begins with the task 11.
 Source: https://github.com/bigcode-project/bigcode-evaluation-harness
 """
 

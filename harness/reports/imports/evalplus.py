@@ -62,6 +62,6 @@ def _list_programs(path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _name_task(task_id: str) -> str:
-    """Return our id of a task. Those of MBPP are numbers."""
+    """Return our id of a task, which is a number for MBPP."""
     found = _TASK.fullmatch(task_id)
     return found[2] if found is not None and found[1] == "Mbpp" else task_id

@@ -1,8 +1,8 @@
 """The samples of lm-evaluation-harness, which `--log_samples` writes as `samples_*.jsonl`.
 
 `doc` is the row of the dataset, `doc_id` its place, and `resps` has the replies of the model before any
-filter. A task with several filters has a line for each, with the same replies, so only those of the first
-filter are read.
+filter. A task with several filters has a line for each, with the same replies, so only the lines of
+the first filter are read.
 Source: https://github.com/EleutherAI/lm-evaluation-harness
 """
 

@@ -178,7 +178,8 @@ def read_exported_run(
     config = manifest["config"]
     portable = Portable(list_secrets(config))
     model = read_model_name(config)
-    generation = config.get("generation")
+    given = config.get("generation")
+    generation = given if isinstance(given, dict) else {}
     started = parse_time(manifest.get("started_at"))
     return ExportedRun(
         run_id=portable.clean_text(manifest["run_id"]),
@@ -190,7 +191,9 @@ def read_exported_run(
         stored=stored,
         manifest=portable.clean({key: value for key, value in manifest.items() if key != "config"}),
         api=read_api(config),
-        generation=_known_numbers(generation if isinstance(generation, dict) else {}),
+        generation={
+            name: generation[name] for name in _GENERATION if type(generation.get(name)) in (int, float)
+        },
         stop_sequences=_read_stops(generation, portable),
         portable=portable,
         task_id=task_id,
@@ -209,7 +212,7 @@ def format_time(seconds: float) -> str:
 
 
 def parse_time(text: Any) -> float:
-    """Return the seconds since 1970 of a time of ISO 8601, 0 if it is none."""
+    """Return the seconds since 1970 of a time of ISO 8601, 0 for any other value."""
     with suppress(ValueError, TypeError, OverflowError):
         return datetime.fromisoformat(text).timestamp()
     return 0.0
@@ -230,12 +233,8 @@ def describe_record(record: AttemptRecord) -> dict[str, Any]:
     }
 
 
-def _known_numbers(generation: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: generation[name] for name in _GENERATION if type(generation.get(name)) in (int, float)}
-
-
-def _read_stops(generation: Any, portable: Portable) -> tuple[str, ...]:
-    stops = generation.get("stop") if isinstance(generation, dict) else None
+def _read_stops(generation: Mapping[str, Any], portable: Portable) -> tuple[str, ...]:
+    stops = generation.get("stop")
     texts = stops if isinstance(stops, list | tuple) else ()
     return tuple(portable.clean_text(text) for text in texts if isinstance(text, str))
 

@@ -279,7 +279,7 @@ def _to_nanoseconds(seconds: float) -> int:
 
 
 class SendError(HarnessError):
-    """A server did not take the spans. Those that it took before stay there."""
+    """A server did not take the spans. It keeps the spans that it took before."""
 
     exit_code = 3
 

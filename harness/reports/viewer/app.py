@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from urllib.parse import parse_qs
 
 from harness.core.errors import HarnessError, UsageError, describe_installation
 from harness.core.types import Status
-from harness.reports.page_file import describe_policy, generate_page
+from harness.reports.page_file import describe_policy, encode, generate_page
 from harness.reports.viewer.attempt_query import MOST_ROWS, Query, find_attempts
 from harness.reports.viewer.catalogue import Catalogue, RemovedRunError, UnknownRunError, describe_audit
 from harness.reports.viewer.run_view import (
@@ -75,7 +74,7 @@ def _is_same(given: str, secret: str) -> bool:
 class Access:
     """The secrets of one viewer.
 
-    The cookie is bound to a path that nobody can guess. Otherwise the browser would also send it to every
+    The cookie is bound to a path that cannot be guessed. Otherwise the browser would also send it to every
     other server on a port of this host.
     """
 
@@ -204,26 +203,21 @@ def _serve_values(view: Callable[[Mapping[str, str]], Any]) -> Callable[[Request
 
     def answer(parameters: Mapping[str, str]) -> tuple[int, str]:
         try:
-            return 200, _encode(view(parameters))
+            return 200, encode(view(parameters))
         except HarnessError as error:
-            return _STATUSES.get(type(error), 400), _encode({"error": error.message, "hint": error.hint})
+            return _STATUSES.get(type(error), 400), encode({"error": error.message, "hint": error.hint})
         except OSError as error:
             text = f"the run folder cannot be read: {error.strerror or error}"
-            return 409, _encode({"error": text, "hint": None})
+            return 409, encode({"error": text, "hint": None})
         except Exception:
             _LOG.exception("the viewer failed")
-            return 500, _encode({"error": "the viewer failed; its terminal has the traceback", "hint": None})
+            return 500, encode({"error": "the viewer failed; its terminal has the traceback", "hint": None})
 
     async def serve(request: Request) -> Response:
         status, body = await asyncio.to_thread(answer, request.query_params)
         return Response(body, status_code=status, media_type="application/json")
 
     return serve
-
-
-def _encode(values: Any) -> str:
-    # In ASCII, because half a surrogate pair in an id has no encoding in UTF-8.
-    return json.dumps(values, allow_nan=False)
 
 
 class _Views:

@@ -15,9 +15,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
 from harness.core.inputs.json_text import BrokenJSONError, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.text import escape_terminal, escape_text
 from harness.core.types import Status
 from harness.reports.figures import count

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from harness.core.errors import HarnessError, UsageError
 from harness.core.inputs.files import MAX_DATA_BYTES
-from harness.reports.html import generate_html
+from harness.reports.html import render_stored_run
 from harness.reports.page_file import encode, generate_page
 from harness.reports.run_folder import read_run
 from harness.reports.viewer.catalogue import Catalogue
@@ -92,17 +92,8 @@ def _export_run(folder: Path, target: Path) -> None:
             open(target / name, "xb") as file,
         ):
             shutil.copyfileobj(source, file)
-    parts = generate_html(
-        manifest=run.manifest,
-        summary=run.summary,
-        attempts=run.attempts(whole=True),
-        is_running=run.is_running,
-        folder=folder,
-        duration_seconds=run.duration_seconds,
-        home=f"../{INDEX}",
-    )
     with open(target / REPORT, "x", encoding="utf-8") as file:
-        file.writelines(parts)
+        file.writelines(render_stored_run(run, f"../{INDEX}"))
 
 
 @contextmanager

@@ -262,7 +262,7 @@ def describe_run(catalogue: Catalogue, key: str) -> dict[str, Any]:
         "has_categories": any(count_categories(index)),
         "categories": [*_list_categories(index)],
         "attempts": len(index),
-        "index": _describe_index(index),
+        "index": {"is_complete": index.is_complete, "share": index.end / index.size if index.size else 1.0},
         "under_way": [*_list_under_way(folder, index, stages)] if is_running else [],
         "stages": [(stage, number) for stage, number in stages.counts.items()],
     }
@@ -286,10 +286,6 @@ def list_facts(folder: Path) -> list[tuple[str, str]]:
     """Return the leaves of a manifest with their paths. Raises UsageError if it cannot be read."""
     facts = [*flatten(read_manifest(folder))]
     return [describe_fact(name, text, _FACT_CHARACTERS) for name, text in facts[:_MOST_FACTS]]
-
-
-def _describe_index(index: FollowedIndex) -> dict[str, Any]:
-    return {"is_complete": index.is_complete, "share": index.end / index.size if index.size else 1.0}
 
 
 def _summarize(listed: ListedRun, index: AttemptIndex) -> Summary:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache
 
 from harness.benchmarks.benchmark import Benchmark
-from harness.core.discovery import find_declared, list_declared, load_entry_points
+from harness.core.discovery import find_declared, load_entry_points
 from harness.core.errors import UsageError, unknown_name
 from harness.runs.agents.agent import (
     Agent,
@@ -19,6 +18,8 @@ from harness.runs.agents.agent import (
     AgentSettings,
     AttemptContext,
     ChoosesSamples,
+    agents,
+    is_built_in,
     settings_for,
 )
 from harness.runs.agents.outside import (
@@ -46,24 +47,12 @@ __all__ = [
 ENTRY_POINTS = "harness.agents"
 
 
-@cache
-def agents() -> dict[str, Callable[..., Agent]]:
-    """Return every agent of this package, by name."""
-    return dict(list_declared(__name__, "AGENTS"))
-
-
-def is_built_in(name: str) -> bool:
-    """Return whether an agent of this package has this name."""
-    # The module of its name comes first, because an import of all agents takes longer than that of one.
-    return name in dict(find_declared(__name__, "AGENTS", name)) or name in agents()
-
-
 def build_agent(name: str, settings: AgentSettings, benchmark: Benchmark) -> Agent:
     """Return the agent of a name: of this package, `FILE.py`, `module:Name`, or an installed entry point.
 
     Raises UsageError for an unknown name, for unsuitable settings, and for an agent that cannot be imported.
     """
-    # The module of its name comes first, because an import of all agents takes longer than that of one.
+    # The module of its name comes first, because an import of all agents takes longer.
     known = dict(find_declared(__name__, "AGENTS", name))
     if name not in known:
         known = agents()

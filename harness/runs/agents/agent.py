@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from harness.benchmarks.benchmark import Benchmark
+from harness.core.discovery import find_declared, list_declared
 from harness.core.errors import UsageError
 from harness.core.tools import AgentEnvironment, Tool
 from harness.core.types import Status, Submission, Task, Transcript
@@ -15,16 +17,13 @@ from harness.environments import environment_spec
 from harness.environments.workspace import OpenWorkspace
 from harness.models.endpoint import Endpoint
 from harness.models.messages import Generation, Message, ModelReply, ToolSchema
-from harness.runs.settings import KEYS
 from harness.runs.settings.agents import CommandSettings
 
 if TYPE_CHECKING:
     from harness.runs.agents.recording import Recording
 
-# The config keys of the model. An agent that reads `model` gets a session, and all of them apply to it.
-MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
-# The config keys that an agent may or may not read.
-AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
+# An agent alone causes these ends, so no action of it can bring them about again.
+REPEATABLE_ENDS = (Status.TIMEOUT, Status.LIMIT_REACHED, Status.AGENT_ERROR)
 
 
 class AgentError(Exception):
@@ -48,10 +47,6 @@ class AgentNotStarted(AgentError):
 
 class AgentUnusableError(UsageError):
     """The settings of the agent fit no attempt, so the run ends."""
-
-
-# An agent alone causes these ends, so no action of it can bring them about again.
-REPEATABLE_ENDS = (Status.TIMEOUT, Status.LIMIT_REACHED, Status.AGENT_ERROR)
 
 
 class RepeatedEnd(Exception):
@@ -243,3 +238,15 @@ def write_prompt(task: Task) -> str:
 def acts_in_environment(task: Task) -> bool:
     """Return whether the environment of a task has more than an answer to submit."""
     return environment_spec(task.environment).open_environment is not None
+
+
+@cache
+def agents() -> dict[str, Callable[..., Agent]]:
+    """Return every agent of this package, by name."""
+    return dict(list_declared(__package__, "AGENTS"))
+
+
+def is_built_in(name: str) -> bool:
+    """Return whether an agent of this package has this name."""
+    # The module of its name comes first, because an import of all agents takes longer.
+    return name in dict(find_declared(__package__, "AGENTS", name)) or name in agents()

@@ -19,11 +19,11 @@ from types import ModuleType
 from typing import Any
 
 from harness.core.discovery import import_user_file, names_python_file
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.types import Submission, Task
 from harness.models.messages import ModelReply
 from harness.runs.agents.agent import (
-    AGENT_SETTINGS,
     Agent,
     AgentError,
     AgentSettings,
@@ -31,6 +31,7 @@ from harness.runs.agents.agent import (
     ChoosesSamples,
 )
 from harness.runs.agents.attempt_access import AgentThread, Returned, open_access
+from harness.runs.settings import AGENT_SETTINGS
 
 Attempt = Callable[[AttemptContext], Awaitable[Any]]
 # The attributes that a user's agent may have, what each must be, and the check.

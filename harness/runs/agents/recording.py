@@ -60,7 +60,7 @@ class RecordedAttempt:
 
     status: Status
     score: float | None
-    # The part of the attempt in which it ended, None if the record does not report it.
+    # The part of the attempt where it ended, None if the record does not report it.
     phase: Phase | None
     # The limit behind the status.
     limit: str | None

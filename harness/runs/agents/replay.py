@@ -44,7 +44,7 @@ class Replay:
     """Does the recorded actions of a run again, and names the first difference in each attempt."""
 
     reads = frozenset({"replay_from"})
-    # Neither a model nor a judge is asked, because the recorded replies stand for theirs.
+    # Neither a model nor a judge is asked, because the recorded replies take their place.
     waits = False
 
     def __init__(self, settings: AgentSettings) -> None:
@@ -84,7 +84,7 @@ class Replay:
             # A long observation is read on a thread, because other attempts would wait.
             while (step := await complete(asyncio.to_thread(read_step))) is not None:
                 if isinstance(step, RecordedCall) and step.is_foreign:
-                    # The server may answer otherwise now, and it is no part of the environment.
+                    # The server may answer otherwise now, and it does not belong to the environment.
                     entry: dict[str, Any] | None = {"kind": "not_repeated", "round": step.round}
                 else:
                     entry = await _do(step, environment, comparison)

@@ -93,7 +93,7 @@ def group_attempts(attempts: Sequence[PlannedAttempt], *, in_parallel: bool) -> 
     """Return the attempts in units, whose attempts follow each other.
 
     Attempts at one task share a sandbox, so they form a unit. With `in_parallel` each attempt is a unit,
-    because an agent that waits for a model leaves the sandbox to nobody meanwhile.
+    because an agent that waits for a model holds no sandbox meanwhile.
     """
     if in_parallel:
         return [[planned] for planned in attempts]

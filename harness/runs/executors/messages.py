@@ -39,7 +39,7 @@ class NodeFacts:
     # The SHA-256 of the package's code.
     code_sha256: str
     cores: int
-    # The id by which an engine names itself, None if the run needs no engine.
+    # The id that an engine gives itself, None if the run needs no engine.
     engine_id: str | None
 
 
@@ -54,7 +54,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """Everything from which a node prepares for the attempts of a run. No key of a model is in it."""
+    """Everything that a node needs before the attempts of a run. No key of a model is in it."""
 
     run_id: str
     # The config as JSON.
@@ -67,7 +67,7 @@ class NodeSpec:
     images: Mapping[str, ImageContent]
     # How long the node waits for its engine when that stops responding.
     wait_seconds: float
-    # How many first attempts in which the agent cannot start stop the run.
+    # The run stops if the agent cannot start in this many first attempts.
     start_tries: int
 
 

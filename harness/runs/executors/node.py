@@ -295,7 +295,7 @@ class Node(EngineNode):
         return selection.choose_concurrency()
 
     def _select(self, spec: NodeSpec) -> Selection:
-        """Return the selection of the run. Raises UsageError if it is not that of the run."""
+        """Return the selection of the run. Raises UsageError if the inputs differ."""
         config = read_described_config(spec.config)
         with tempfile.TemporaryDirectory(prefix="harness-samples-") as folder:
             if config.samples is not None:
@@ -325,7 +325,7 @@ class Node(EngineNode):
         except RunStopped:
             return None, _describe_stop(stopped)
         except HarnessError as error:
-            # The disk of the node is full, which is no fault of the attempt.
+            # The disk of the node is full, which the attempt has not caused.
             return None, Stop(error.message, error.hint, of_machine=True)
         if stopped is not None and stopped.of_machine and record.status is Status.INFRA_ERROR:
             # Another node makes the attempt.
@@ -373,7 +373,7 @@ async def _wait(*tasks: asyncio.Task[AttemptRecord]) -> None:
         await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # asyncio warns of an exception that nobody retrieves
+                task.exception()  # else asyncio warns of an unretrieved exception
 
 
 def _ignore(_note: str) -> None:

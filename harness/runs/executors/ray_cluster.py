@@ -17,7 +17,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from harness.core.errors import UsageError, describe_installation, quote_value
+from harness.core.errors import UsageError, describe_installation
+from harness.core.invalid_values import quote_value
 from harness.core.logger import get_logger
 from harness.host.retries import RunStoppedError
 from harness.runs.executors.ray_nodes import EngineTaken, NodeOpener, NodeRefused, RayNode, find_alive_nodes
@@ -25,7 +26,7 @@ from harness.runs.run_secrets import list_environment_secrets
 
 # The address that starts a cluster of this machine alone, which ends with the run.
 LOCAL = "local"
-# The address that finds the cluster of which this machine is a node.
+# The address that finds the cluster that this machine belongs to.
 AUTO = "auto"
 # Ray sends statistics about its use to its makers unless this is set.
 _SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -121,7 +122,7 @@ def _initialize(ray: Any, address: str, folder: str | None) -> None:
 def _restore_handler(number: signal.Signals) -> None:
     """Install the handler of a signal again, which Ray has replaced below Python.
 
-    That of Ray prints a trace, and aborts the process if it still cleans up after three seconds.
+    Ray's handler prints a trace, and aborts the process if it still cleans up after three seconds.
     """
     handler = signal.getsignal(number)
     if handler is not None and threading.current_thread() is threading.main_thread():
@@ -230,8 +231,8 @@ class RayMembers:
         ray: the package, which is connected to a cluster.
         opener: opens a node.
         note: shows a message to the user.
-        wait_seconds: the time without any node after which `look` raises an error. None waits for ever.
-        retry_seconds: the time after which a refused node is opened again. None refuses it for good.
+        wait_seconds: how long `look` waits without any node before it raises an error. None waits for ever.
+        retry_seconds: how long a refused node waits until it is opened again. None refuses it for good.
     """
 
     def __init__(

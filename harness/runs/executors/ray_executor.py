@@ -49,7 +49,7 @@ async def open_ray_executor(
     Args:
         run: the run.
         observer: gets a note for each node that takes no part.
-        start_tries: how many first attempts in which the agent cannot start stop the run.
+        start_tries: the run stops if the agent cannot start in this many first attempts.
 
     Raises:
         UsageError: if there is no cluster, or none of its nodes can take part.
@@ -221,7 +221,7 @@ def _explain_stop(stop: Stop) -> Exception:
 
 
 def read_record(line: str, planned: PlannedAttempt) -> AttemptRecord:
-    """Return the record in a line of JSON. Raises NodeLost if it is not that of the attempt."""
+    """Return the record in a line of JSON. Raises NodeLost for another attempt."""
     try:
         record = from_json(line, whole=True)
     except (ValueError, TypeError, KeyError) as error:

@@ -113,7 +113,7 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """The work for which nodes are opened."""
+    """The work that nodes are opened for."""
 
     # The class of the actor, which gets no arguments.
     actor: type[EngineNode]

@@ -58,6 +58,10 @@ class RunConfig(SandboxKeys, AttemptKeys, GradingKeys, ModelKeys, AgentKeys, Tas
 
 KEYS = list_keys(RunConfig)
 OPTIONS = tuple(option for key in KEYS.values() for option in key.options)
+# The keys of the model. An agent that reads `model` gets a session, and all of them apply to it.
+MODEL_SETTINGS = frozenset(key.name for key in KEYS.values() if key.rules.read_by == "model")
+# The keys that an agent may or may not read.
+AGENT_SETTINGS = MODEL_SETTINGS | {key.name for key in KEYS.values() if key.rules.read_by == "agent"}
 
 
 def name_option(key: str) -> str:

@@ -108,20 +108,22 @@ class AgentKeys(Keys):
 
     agent: Annotated[
         str,
-        Setting(on_resume="fixed", difference="hidden"),
+        Setting(on_resume="fixed", difference="hidden", foreign="examined"),
         Option("{agents}, FILE.py, or module:Name.", "NAME", completes="agent"),
         Example(None, is_set=True),
     ] = DEFAULT_AGENT
     """The name of an agent, FILE.py, or module:Name."""
     command: Annotated[
         CommandSettings,
-        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Setting(on_resume="ask", difference="shown", read_by="agent", foreign="examined"),
         Example({"cmd": "my-agent", "where": "host"}, is_set=True, agent="command"),
     ] = Field(default_factory=CommandSettings)
     """The program that the agent `command` runs, or changes to the program of an agent that is one."""
     replay_from: Annotated[
         Text | None,
-        Setting(on_resume="fixed", difference="shown", read_by="agent", differs_in_shards=True),
+        Setting(
+            on_resume="fixed", difference="shown", read_by="agent", differs_in_shards=True, foreign="harmless"
+        ),
         Option(
             "Repeat the actions of this run, without a model (agent replay): a folder, a name in "
             "--output-dir, or latest. Benchmark and settings are the run's.",
@@ -135,7 +137,7 @@ class AgentKeys(Keys):
     n_samples: Annotated[
         int,
         Field(ge=1, le=10_000),
-        Setting(on_resume="fixed", difference="unfair", read_by="agent"),
+        Setting(on_resume="fixed", difference="unfair", read_by="agent", foreign="harmless"),
         Option("Attempts at each task. Default: 1.", "N"),
         Aliases("--epochs", "--repeat", "--repeats", "--attempts", "--trials"),
         Example(1),
@@ -144,19 +146,19 @@ class AgentKeys(Keys):
     rounds: Annotated[
         int | None,
         Field(ge=1, le=10_000),
-        Setting(on_resume="ask", difference="unfair", read_by="tools", is_replayed=True),
+        Setting(on_resume="ask", difference="unfair", read_by="tools", is_replayed=True, foreign="examined"),
         Example(20),
     ] = None
     """The number of tool calls in an attempt. Default: the environment's of the task."""
     system_prompt: Annotated[
         str | None,
-        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Setting(on_resume="ask", difference="shown", read_by="agent", foreign="harmless"),
         Example("Think step by step."),
     ] = None
     """The system prompt of the agent."""
     agent_prompt: Annotated[
         Annotated[str, AfterValidator(_require_statement)] | None,
-        Setting(on_resume="ask", difference="shown", read_by="agent"),
+        Setting(on_resume="ask", difference="shown", read_by="agent", foreign="harmless"),
         Example("Be brief. {problem_statement}"),
     ] = None
     """Your own prompt, in which each problem replaces {problem_statement}."""
@@ -169,13 +171,14 @@ class AgentKeys(Keys):
             difference="shown",
             read_by="agent",
             keyword="list[McpServer | dict[str, Any]] | dict[str, dict[str, Any]]",
+            foreign="examined",
         ),
         Example([{"name": "time", "command": "uvx", "args": ["mcp-server-time"]}]),
     ] = Field(default_factory=list)
     """Your MCP servers, whose tools the agent gets in addition. A list, or a mapping by their names."""
     baseline: Annotated[
         bool,
-        Setting(on_resume="ask", difference="shown"),
+        Setting(on_resume="ask", difference="shown", foreign="harmless"),
         Option("Leave out the MCP servers of the config, for a comparison."),
         Useless(
             lambda config: config.baseline and not config.mcp_servers,
@@ -186,7 +189,7 @@ class AgentKeys(Keys):
     """Whether the run goes without the servers and their prompts, to compare it with one that has them."""
     client_generation: Annotated[
         Literal["drop", "keep"],
-        Setting(on_resume="ask", difference="shown", read_by="agent", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="agent", needs_model=True, foreign="harmless"),
     ] = "drop"
     """Whether the parameters in the requests of an agent's program override the run's."""
 
@@ -198,44 +201,49 @@ class ModelKeys(Keys):
 
     model: Annotated[
         Text | None,
-        Setting(on_resume="ask", difference="shown", read_by="model"),
+        Setting(on_resume="ask", difference="shown", read_by="model", foreign="examined"),
         Option("Model of the agent, or an endpoint of the config.", "NAME", is_axis=True),
         Example("my-model", is_set=True),
     ] = None
     """A key of `endpoints`, or the name of a model at `base_url`."""
     base_url: Annotated[
         Annotated[str, AfterValidator(require_base_url)] | None,
-        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True, foreign="examined"),
         Option("Server of the model, such as http://localhost:8000/v1.", "URL"),
         Example("http://localhost:8000/v1", is_set=True),
     ] = None
     """The URL of the model's server, such as http://localhost:8000/v1."""
     api: Annotated[
         Api | None,
-        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True, foreign="examined"),
         Option("API of the server: chat, responses, or messages (Anthropic's). Default: chat.", "NAME"),
     ] = None
     """The API of the model at `base_url`. Without it, `chat`."""
     endpoints: Annotated[
-        dict[str, Endpoint], Setting(on_resume="ask", difference="shown", read_by="model")
+        dict[str, Endpoint], Setting(on_resume="ask", difference="shown", read_by="model", foreign="examined")
     ] = Field(default_factory=dict)
     """Models at servers by names of your own, which `model` may name."""
     generation: Annotated[
         GenerationSettings,
-        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True, foreign="harmless"),
         Example({"temperature": 0.0, "max_tokens": 4096}),
     ] = Field(default_factory=GenerationSettings)
     """The parameters of generation. A parameter that is not set is not sent."""
     attempt_budget: Annotated[
         Budget,
-        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True, foreign="harmless"),
         Example({"output_tokens": 50_000}),
     ] = Field(default_factory=Budget)
     """The budget of each attempt, which ends as `limit_reached` when it is spent."""
     run_budget: Annotated[
         Budget,
         Setting(
-            on_resume="free", difference="shown", read_by="model", needs_model=True, differs_in_shards=True
+            on_resume="free",
+            difference="shown",
+            read_by="model",
+            needs_model=True,
+            differs_in_shards=True,
+            foreign="harmless",
         ),
         Option(
             "Stop the run at this many output_tokens or total_tokens, or at this cost (repeatable).",
@@ -246,6 +254,6 @@ class ModelKeys(Keys):
     """The budget of the whole run, which stops when it is spent."""
     reply_cache: Annotated[
         Literal["auto", "on", "off"],
-        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True),
+        Setting(on_resume="ask", difference="shown", read_by="model", needs_model=True, foreign="harmless"),
     ] = "auto"
     """Whether replies are kept and reused. `auto` does so only at temperature 0."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 from harness.sandbox.backends import BackendName
 from harness.sandbox.limits import Isolation, Limits
@@ -35,7 +35,7 @@ def _show_seconds(definition: Definition) -> int | None:
 
 
 def _check_timeout(seconds: int, info: ValidationInfo) -> int:
-    from harness.benchmarks.recipe import names_task_folders
+    from harness.benchmarks.custom import names_task_folders
 
     low, high = MIN_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS
     if not low <= seconds <= high and names_task_folders(info.data.get("benchmark", "")):
@@ -52,7 +52,13 @@ class GradingKeys(Keys):
 
     samples: Annotated[
         str | None,
-        Setting(on_resume="fixed", difference="hidden", read_by="agent", differs_in_shards=True),
+        Setting(
+            on_resume="fixed",
+            difference="hidden",
+            read_by="agent",
+            differs_in_shards=True,
+            foreign="harmless",
+        ),
         Option(
             "JSONL with task_id and completion, solution, answer or reply. - reads standard input.",
             "FILE",
@@ -64,7 +70,7 @@ class GradingKeys(Keys):
     """The JSONL file of samples to grade."""
     extract: Annotated[
         ExtractRule | None,
-        Setting(on_resume="fixed", difference="unfair", read_by="agent"),
+        Setting(on_resume="fixed", difference="unfair", read_by="agent", foreign="harmless"),
         Option(
             "Extract programs from samples and replies by this rule: none, fenced, between_last_fences, "
             "first_block, last_block or all_blocks.",
@@ -74,14 +80,14 @@ class GradingKeys(Keys):
     """The rule that takes the program out of a text. Default: the benchmark's own."""
     k: Annotated[
         list[int],
-        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True),
+        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True, foreign="harmless"),
         Option("k of pass@k (repeatable).", "K"),
         Aliases("--pass-at-k", "--pass-k", "-k"),
     ] = Field(default_factory=lambda: [1])
     """Each k of pass@k."""
     cluster_by: Annotated[
         Text | None,
-        Setting(on_resume="fixed", difference="hidden"),
+        Setting(on_resume="fixed", difference="hidden", foreign="harmless"),
         Option(
             "Cluster the rate's interval by category, difficulty or the kind of a label. Default: task.",
             "KIND",
@@ -103,7 +109,9 @@ class AttemptKeys(Keys):
             AfterValidator(_check_timeout),
         ]
         | None,
-        Setting(on_resume="ask", difference="hidden", differs_in_shards=True, is_replayed=True),
+        Setting(
+            on_resume="ask", difference="hidden", differs_in_shards=True, is_replayed=True, foreign="examined"
+        ),
         Option("Time limit of an attempt, 180 to 600 s. Task folders: up to 24 h.", "S"),
         Aliases("--timeout", "--time-limit"),
         Example(_show_seconds, is_set=True),
@@ -125,7 +133,7 @@ class AttemptKeys(Keys):
     max_concurrent: Annotated[
         int | None,
         Field(ge=1, le=1024),
-        Setting(on_resume="free", difference="hidden", differs_in_shards=True),
+        Setting(on_resume="free", difference="hidden", differs_in_shards=True, foreign="harmless"),
         Option("Attempts at once. Default: 1024, or by cores if the agent never waits.", "N"),
         Aliases("--concurrency", "--workers", "--jobs", "--parallel", "-j"),
         Example(8),
@@ -134,7 +142,7 @@ class AttemptKeys(Keys):
     follows from the cores if the agent never waits."""
     durations_from: Annotated[
         Text | None,
-        Setting(on_resume="free", difference="hidden", differs_in_shards=True),
+        Setting(on_resume="free", difference="hidden", differs_in_shards=True, foreign="harmless"),
         Option("Start the tasks first that took longest in this run.", "RUN", completes="run"),
     ] = None
     """An earlier run: a folder, a name in `output_dir`, or `latest`. The tasks that took longest there start
@@ -142,14 +150,14 @@ class AttemptKeys(Keys):
     seed: Annotated[
         int,
         Field(gt=-MAX_SEED, lt=MAX_SEED),
-        Setting(on_resume="fixed", difference="hidden", is_replayed=True),
+        Setting(on_resume="fixed", difference="hidden", is_replayed=True, foreign="harmless"),
         Option("Random seed of the run. Default: 0.", "N"),
         Example(0),
     ] = 0
     """The random seed of the run."""
     output_dir: Annotated[
         str,
-        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True),
+        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True, foreign="harmless"),
         Option("Folder of the run folders. Default: runs.", "DIR", is_path=True),
         Example("runs"),
     ] = "runs"
@@ -164,26 +172,42 @@ class SandboxKeys(Keys):
     max_sandboxes: Annotated[
         int | None,
         Field(ge=1, le=1024),
-        Setting(on_resume="free", difference="hidden", read_by="sandbox", differs_in_shards=True),
+        Setting(
+            on_resume="free",
+            difference="hidden",
+            read_by="sandbox",
+            differs_in_shards=True,
+            foreign="harmless",
+        ),
         Example(4),
     ] = None
     """The number of sandboxes that live at once. Default: as many as fit into memory."""
     limits: Annotated[
         Limits,
-        Setting(on_resume="ask", difference="hidden", read_by="own sandbox", is_replayed=True),
+        Setting(
+            on_resume="ask", difference="hidden", read_by="own sandbox", is_replayed=True, foreign="examined"
+        ),
         Example({"memory_mb": 2048}),
     ] = Field(default_factory=Limits)
     """The limits of sandboxes. Only those that are set here override the limits of the environment."""
     runtime: Annotated[
         Literal["runc", "runsc"],
-        Setting(on_resume="ask", difference="unfair", read_by="sandbox", is_replayed=True),
+        Setting(
+            on_resume="ask", difference="unfair", read_by="sandbox", is_replayed=True, foreign="harmless"
+        ),
         Option("runc or runsc (gVisor).", "NAME"),
         Example("runc"),
     ] = "runc"
     """The runtime of containers: `runsc` is gVisor."""
     backend: Annotated[
         BackendName,
-        Setting(on_resume="free", difference="shown", read_by="sandbox", differs_in_shards=True),
+        Setting(
+            on_resume="free",
+            difference="shown",
+            read_by="sandbox",
+            differs_in_shards=True,
+            foreign="harmless",
+        ),
         Option("docker, or oci: a runtime without an engine. Default: the first that is there.", "NAME"),
         Example("auto"),
     ] = "auto"
@@ -198,7 +222,9 @@ class SandboxKeys(Keys):
     which the manifest names. Otherwise such a run is refused."""
     isolation: Annotated[
         Isolation,
-        Setting(on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True),
+        Setting(
+            on_resume="ask", difference="hidden", read_by="sandbox", is_replayed=True, foreign="examined"
+        ),
         Option(
             "task: attempts at a task share a grading container. attempt: each has its own. "
             "run: tasks share it too, for programs that users and processes are enough to separate.",
@@ -234,7 +260,9 @@ class SandboxKeys(Keys):
     """Whether the machines of agents get a network if their tasks ask for one. Other tasks are refused."""
     network: Annotated[
         Literal["none"] | None,
-        Setting(on_resume="ask", difference="unfair", read_by="task image", is_replayed=True),
+        Setting(
+            on_resume="ask", difference="unfair", read_by="task image", is_replayed=True, foreign="harmless"
+        ),
         Option("none: run tasks that ask for a network without one.", "MODE"),
         Useless(lambda config: config.allow_network, "excludes --allow-network", "leave out --allow-network"),
     ] = None
@@ -261,7 +289,7 @@ class SandboxKeys(Keys):
     Reports say so, because verdicts then depend on other machines."""
     executor: Annotated[
         ExecutorName,
-        Setting(on_resume="free", difference="shown"),
+        Setting(on_resume="free", difference="shown", foreign="harmless"),
         Option(
             "Make the attempts here (local) or on the nodes of a Ray cluster (ray). Default: local.", "NAME"
         ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from harness.core.errors import quote_value
+from harness.core.invalid_values import quote_value
 from harness.core.setting import Aliases, Example, Keys, Option, Panel, Setting, Text, Useless
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TaskKeys(Keys):
 
     benchmark: Annotated[
         str,
-        Setting(on_resume="fixed", difference="hidden"),
+        Setting(on_resume="fixed", difference="hidden", foreign="examined"),
         Option(BENCHMARK_HELP, "NAME", short="-b", completes="benchmark", is_axis=True),
         Aliases("--bench", "--benchmarks", "--dataset", "--eval", "--suite"),
         Example(lambda definition: definition.name, is_set=True),
@@ -76,7 +76,7 @@ class TaskKeys(Keys):
     sample_size: Annotated[
         int | None,
         Field(ge=1),
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option("Maximum number of tasks.", "N", short="-n"),
         Aliases("--limit", "--n", "--num", "--max-tasks", "--num-tasks", "--sample", "--tasks"),
         Example(10, is_set=True),
@@ -84,7 +84,7 @@ class TaskKeys(Keys):
     """The maximum number of tasks."""
     sampling: Annotated[
         Sampling,
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option(
             "How to choose the tasks of -n: sequential (the first), random or stratified. Default: random.",
             "WAY",
@@ -99,7 +99,7 @@ class TaskKeys(Keys):
     each stratum in proportion to its size."""
     stratify_by: Annotated[
         Text | None,
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option("Strata: category, difficulty or the kind of a label. Default: category.", "KIND"),
         Aliases("--stratify-field"),
         Useless(
@@ -111,7 +111,7 @@ class TaskKeys(Keys):
     """The strata of `stratified`: `category`, `difficulty`, or the kind of a label. Default: `category`."""
     task_ids: Annotated[
         list[TaskId],
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option("Select only this task (repeatable).", "ID", name="--task", short="-t"),
         Aliases("--task-id", "--task-ids", "--id", "--ids", "--tasks"),
     ] = Field(default_factory=list)
@@ -119,7 +119,7 @@ class TaskKeys(Keys):
     filter_category: Annotated[
         list[str],
         BeforeValidator(_list_one),
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option("Select only this category (repeatable).", "NAME"),
         Aliases("--category", "--categories", "--filter"),
         Example(lambda definition: list(definition.categories[:2]) or None),
@@ -128,7 +128,7 @@ class TaskKeys(Keys):
     filter_difficulty: Annotated[
         list[Name],
         BeforeValidator(_list_one),
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option("Select only this difficulty (repeatable).", "NAME"),
         Aliases("--difficulty", "--difficulties", "--level"),
     ] = Field(default_factory=list)
@@ -136,7 +136,7 @@ class TaskKeys(Keys):
     filter_tags: Annotated[
         list[Name],
         BeforeValidator(_list_one),
-        Setting(on_resume="fixed", difference="unfair"),
+        Setting(on_resume="fixed", difference="unfair", foreign="harmless"),
         Option(
             "Select only tasks with this tag, such as platform=leetcode (repeatable; a task needs all).",
             "TAG",
@@ -146,33 +146,39 @@ class TaskKeys(Keys):
     """Select only tasks that have all of these tags, such as `leetcode` or `platform=leetcode`."""
     include_quarantined: Annotated[
         bool,
-        Setting(on_resume="fixed", difference="unfair", is_replayed=True),
+        Setting(on_resume="fixed", difference="unfair", is_replayed=True, foreign="harmless"),
         Option("Include tasks that no grader can rely on."),
     ] = False
     """Whether tasks take part whose reference is wrong, or whose check can be deceived."""
     shard: Annotated[
         Annotated[str, AfterValidator(_require_shard)] | None,
-        Setting(on_resume="fixed", difference="unfair", differs_in_shards=True),
+        Setting(on_resume="fixed", difference="unfair", differs_in_shards=True, foreign="harmless"),
         Option("Run only part I of N of the tasks, from 1. `harness merge` joins the parts.", "I/N"),
     ] = None
     """The part of the selected tasks that this run makes, such as `2/8`. Default: all of them."""
     data: Annotated[
         str | None,
-        Setting(on_resume="fixed", difference="hidden", differs_in_shards=True, is_replayed=True),
+        Setting(
+            on_resume="fixed",
+            difference="hidden",
+            differs_in_shards=True,
+            is_replayed=True,
+            foreign="harmless",
+        ),
         Option("bundled, hub, or a path to the data.", "PATH"),
         Example(lambda definition: None if definition.bundled is None else "bundled"),
     ] = None
     """`bundled`, `hub`, or a path to the data. Default: the hub, with the bundled sample in its place."""
     split: Annotated[
         str | None,
-        Setting(on_resume="fixed", difference="hidden", is_replayed=True),
+        Setting(on_resume="fixed", difference="hidden", is_replayed=True, foreign="harmless"),
         Option("train, dev or test. Default: the published evaluation split.", "NAME"),
         Example(lambda definition: definition.split),
     ] = None
     """The split: `train`, `dev`, `test`, or another one. Default: the published evaluation split."""
     options: Annotated[
         dict[str, Any],
-        Setting(on_resume="fixed", difference="unfair", is_replayed=True),
+        Setting(on_resume="fixed", difference="unfair", is_replayed=True, foreign="examined"),
         Option("An option of the benchmark (repeatable).", "NAME=VALUE", name="--option"),
         Example(_show_options),
     ] = Field(default_factory=dict)

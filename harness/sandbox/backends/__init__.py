@@ -20,10 +20,7 @@ VARIABLE = "HARNESS_BACKEND"
 
 
 def connect_backend(
-    name: str = "auto",
-    *,
-    allow_weaker: bool = False,
-    notify: Callable[[str], None] = lambda line: None,
+    name: str = "auto", *, allow_weaker: bool = False, notify: Callable[[str], None] = lambda line: None
 ) -> DockerBackend | OciBackend:
     """Return a backend by its name.
 

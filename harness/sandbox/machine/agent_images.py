@@ -236,13 +236,7 @@ def _read_agent_folder(
 
 
 def _build(
-    client: APIClient,
-    agent: str,
-    base: str,
-    layer: IO[bytes],
-    digest: str,
-    *,
-    notify: Callable[[str], None],
+    client: APIClient, agent: str, base: str, layer: IO[bytes], digest: str, *, notify: Callable[[str], None]
 ) -> None:
     name = f"{base}+{agent}"
     notify(f"image {name}: building {image_tag(name)}")

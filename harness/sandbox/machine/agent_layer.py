@@ -27,13 +27,34 @@ from typing import IO
 
 from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.layout import AGENTS_FOLDER, FOREIGN_PYTHON
+from harness.sandbox.machine.installation import LOG_TAIL_CHARACTERS, run_program
 
 AGENT_NAME = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*")
 MAX_NAME = 60
 PROGRAMS = PurePosixPath("bin")
 MAX_MEMBERS = 500_000
 MAX_BYTES = 8 << 30
-_CHUNK = 1 << 20
+INSTALL_SECONDS = 1800
+# The Python of the images, which is Debian bookworm's.
+PYTHON_VERSION = "3.11"
+LIBRARIES = "lib"
+# The program must not find the modules of a task's folder, and its children must not find its own modules.
+# A shell finds the Python that the guest brings into foreign images, or the image's own.
+_STARTER = """\
+#!/bin/sh
+''':'
+for python in {python} /usr/bin/python3; do
+  [ -x "$python" ] && exec "$python" -sP "$0" "$@"
+done
+exit 127
+'''
+import sys
+
+sys.path.insert(0, {folder!r})
+from {module} import {function}
+
+sys.exit({call}())
+"""
 
 
 def require_agent_name(name: str) -> str:
@@ -203,30 +224,6 @@ class _Layer:
         return member
 
 
-INSTALL_SECONDS = 1800
-LOG_TAIL_CHARACTERS = 2000
-# The Python of the images, which is Debian bookworm's.
-PYTHON_VERSION = "3.11"
-LIBRARIES = "lib"
-# The program must not find the modules of a task's folder, and its children must not find its own modules.
-# A shell finds the Python that the guest brings into foreign images, or the image's own.
-_STARTER = """\
-#!/bin/sh
-''':'
-for python in {python} /usr/bin/python3; do
-  [ -x "$python" ] && exec "$python" -sP "$0" "$@"
-done
-exit 127
-'''
-import sys
-
-sys.path.insert(0, {folder!r})
-from {module} import {function}
-
-sys.exit({call}())
-"""
-
-
 @dataclass(frozen=True, slots=True)
 class Packages:
     """The packages of a published agent, with exact versions."""
@@ -329,16 +326,7 @@ def _fill_processor(path: str) -> str:
 
 def _run(name: str, argv: list[str]) -> None:
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=INSTALL_SECONDS,
-            check=False,
-        )
+        done = run_program(argv, seconds=INSTALL_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise SandboxError(
             f"cannot prepare agent {name}: {Path(argv[0]).name} took more than {INSTALL_SECONDS} s"

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import subprocess
-import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.core.errors import SandboxError
@@ -30,7 +26,7 @@ from harness.sandbox.backends.docker.images import (
     language_image_names,
     remove_stale_volumes,
 )
-from harness.sandbox.machine.installation import bootstrap_base, pull_debian
+from harness.sandbox.machine.installation import REQUIREMENTS, bootstrap_base, fetch_wheels, pull_debian
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -39,6 +35,10 @@ if TYPE_CHECKING:
 LOG_TAIL_LINES = 30
 LEFTOVER_SECONDS = 5.0
 MOST_BUILD_SECONDS = 4 * 3600.0
+# The engine's name of an image that has lost its tag to a newer build.
+_UNTAGGED = "<none>:<none>"
+# The lock of builds of prepared agents, which may take minutes. Builds of other images do not wait for it.
+AGENTS_LOCK = "agents"
 
 
 def run_build(
@@ -133,54 +133,6 @@ def _remove_leftovers(client: APIClient, layers: list[str]) -> None:
                 if not is_going(error) or time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
-
-
-REQUIREMENTS = "requirements.txt"
-FETCH_SECONDS = 600
-LOG_TAIL_CHARACTERS = 2000
-
-
-def fetch_wheels(image: str, requirements: bytes, *, notify: Callable[[str], None]) -> dict[str, bytes]:
-    """Return the wheels that `requirements` pins by their hashes, as path in the build context -> content.
-
-    Raises SandboxError with the end of pip's output if one cannot be fetched.
-    """
-    notify(f"image {image}: fetching its Python packages")
-    with tempfile.TemporaryDirectory() as folder:
-        wanted = Path(folder, REQUIREMENTS)
-        wanted.write_bytes(requirements)
-        wheels = Path(folder, "wheels")
-        options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off"]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "pip", "download", *options, "-d", str(wheels), "-r", str(wanted)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                timeout=FETCH_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise _cannot(image, f"pip took more than {FETCH_SECONDS} s") from error
-        if done.returncode != 0:
-            raise _cannot(image, f"pip failed:\n{done.stdout[-LOG_TAIL_CHARACTERS:].strip()}")
-        return {f"wheels/{path.name}": path.read_bytes() for path in wheels.iterdir()}
-
-
-def _cannot(image: str, why: str) -> SandboxError:
-    return SandboxError(
-        f"cannot fetch the Python packages of image {image}: {why}",
-        hint="only benchmarks that need this image cannot run; once PyPI or a mirror of it can be reached "
-        f"(pip config) run: harness images build {image}",
-    )
-
-
-# The engine's name of an image that has lost its tag to a newer build.
-_UNTAGGED = "<none>:<none>"
-# The lock of builds of prepared agents, which may take minutes. Builds of other images do not wait for it.
-AGENTS_LOCK = "agents"
 
 
 def build_images(

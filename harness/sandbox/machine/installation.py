@@ -8,9 +8,10 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -38,6 +39,14 @@ START_SECONDS = 60.0
 LOG_TAIL_CHARACTERS = 2000
 # A daemon that ends at once may have met another one that is just starting. Wait this long for that one.
 GRACE_SECONDS = 5.0
+DEBIAN = "debian:bookworm-slim"
+# A registry that sends no byte for this long counts as unreachable. A slow pull that sends bytes has no
+# limit.
+PULL_SILENCE_SECONDS = 15
+CHUNK_BYTES = 1 << 20
+SCRATCH_BYTES = 2 << 30
+REQUIREMENTS = "requirements.txt"
+FETCH_SECONDS = 600
 
 
 def ensure_engine(*, notify: Callable[[str], None]) -> APIClient:
@@ -58,6 +67,26 @@ def ensure_engine(*, notify: Callable[[str], None]) -> APIClient:
     return connect()
 
 
+def run_program(
+    command: Sequence[str], environment: Mapping[str, str] | None = None, *, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program without input to its end, and return it with all of its output as its stdout.
+
+    Raises subprocess.TimeoutExpired if it takes longer than `seconds`.
+    """
+    return subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=seconds,
+        check=False,
+    )
+
+
 def apt_install(*packages: str) -> None:
     """Install Debian packages without recommended ones. Raises SandboxError with the end of the output."""
     environment = {
@@ -69,16 +98,7 @@ def apt_install(*packages: str) -> None:
     output = ""
     # Only the result of `install` counts, because `update` fails if a single source of the machine fails.
     for arguments in (["update"], ["install", "-y", "--no-install-recommends", *packages]):
-        result = subprocess.run(
-            ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        result = run_program(["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments], environment)
         output += result.stdout
     if result.returncode != 0:
         raise SandboxError(
@@ -158,14 +178,6 @@ def _wait_for_answer(
     return True
 
 
-DEBIAN = "debian:bookworm-slim"
-# A registry that sends no byte for this long counts as unreachable. A slow pull that sends bytes has no
-# limit.
-PULL_SILENCE_SECONDS = 15
-CHUNK_BYTES = 1 << 20
-SCRATCH_BYTES = 2 << 30
-
-
 def pull_debian(client: APIClient, *, notify: Callable[[str], None]) -> str | None:
     """Pull debian:bookworm-slim unless the engine has it; return None, or the reason why that failed."""
     return pull_image(client, DEBIAN, notify=lambda line: notify(f"image base: {line}"))
@@ -209,11 +221,7 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
     """
     if not can_install_packages():
         raise ImageMissingError(f"cannot make image base: {reason}", hint=_other_ways())
-    if shutil.which("mmdebstrap") is None:
-        notify("image base: installing mmdebstrap")
-        # Ubuntu trusts Debian's packages only with Debian's keyring, which mmdebstrap finds through gpg.
-        apt_install("mmdebstrap", "debian-archive-keyring", "gpg")
-    notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
+    provide_mmdebstrap(notify)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             list_mmdebstrap("tar", "-"),
@@ -243,6 +251,15 @@ def bootstrap_base(client: APIClient, tag: str, *, reason: str, notify: Callable
             )
     with engine_errors(f"tag {tag}"):
         client.tag(image, tag)
+
+
+def provide_mmdebstrap(notify: Callable[[str], None]) -> None:
+    """Install mmdebstrap if it is missing, and report that it makes the base now. Raises SandboxError."""
+    if shutil.which("mmdebstrap") is None:
+        notify("image base: installing mmdebstrap")
+        # Ubuntu trusts Debian's packages only with Debian's keyring, which mmdebstrap finds through gpg.
+        apt_install("mmdebstrap", "debian-archive-keyring", "gpg")
+    notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
 
 
 def list_mmdebstrap(form: str, target: str) -> list[str]:
@@ -304,4 +321,35 @@ def _other_ways() -> str:
         "or on Debian/Ubuntu run: sudo apt-get install -y mmdebstrap debian-archive-keyring gpg && "
         f"sudo mmdebstrap --variant=minbase bookworm - | docker import - {DEBIAN}\n"
         "then run: harness images build"
+    )
+
+
+def fetch_wheels(image: str, requirements: bytes, *, notify: Callable[[str], None]) -> dict[str, bytes]:
+    """Return the wheels that `requirements` pins by their hashes, as path in the build context -> content.
+
+    Raises SandboxError with the end of pip's output if one cannot be fetched.
+    """
+    notify(f"image {image}: fetching its Python packages")
+    with tempfile.TemporaryDirectory() as folder:
+        wanted = Path(folder, REQUIREMENTS)
+        wanted.write_bytes(requirements)
+        wheels = Path(folder, "wheels")
+        options = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off"]
+        try:
+            done = run_program(
+                [sys.executable, "-m", "pip", "download", *options, "-d", str(wheels), "-r", str(wanted)],
+                seconds=FETCH_SECONDS,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _cannot(image, f"pip took more than {FETCH_SECONDS} s") from error
+        if done.returncode != 0:
+            raise _cannot(image, f"pip failed:\n{done.stdout[-LOG_TAIL_CHARACTERS:].strip()}")
+        return {f"wheels/{path.name}": path.read_bytes() for path in wheels.iterdir()}
+
+
+def _cannot(image: str, why: str) -> SandboxError:
+    return SandboxError(
+        f"cannot fetch the Python packages of image {image}: {why}",
+        hint="only benchmarks that need this image cannot run; once PyPI or a mirror of it can be reached "
+        f"(pip config) run: harness images build {image}",
     )

@@ -39,8 +39,15 @@ from harness.sandbox.backends.oci.images import (
     unpack_layer,
 )
 from harness.sandbox.layout import HOSTNAME, ROOT_ENVIRONMENT
-from harness.sandbox.machine.images import REQUIREMENTS, fetch_wheels
-from harness.sandbox.machine.installation import apt_install, list_mmdebstrap, scratch_dir
+from harness.sandbox.machine.installation import (
+    REQUIREMENTS,
+    apt_install,
+    fetch_wheels,
+    list_mmdebstrap,
+    provide_mmdebstrap,
+    run_program,
+    scratch_dir,
+)
 
 LOG_CHARACTERS = 3000
 # The privileges of root in a step of a Dockerfile, which installs packages.
@@ -107,15 +114,12 @@ def _provide(name: str, *, notify: Callable[[str], None], force: bool) -> Stored
 
 def _make_base(root: Path, notify: Callable[[str], None]) -> None:
     """Fill a folder with Debian and the packages of the base."""
-    if shutil.which("mmdebstrap") is None:
-        if not can_install_packages():
-            raise ImageMissingError(
-                "cannot make image base: mmdebstrap is not installed",
-                hint="run: sudo apt-get install -y mmdebstrap debian-archive-keyring gpg",
-            )
-        notify("image base: installing mmdebstrap")
-        apt_install("mmdebstrap", "debian-archive-keyring", "gpg")
-    notify("image base: making it from Debian packages with mmdebstrap (takes a minute or less)")
+    if shutil.which("mmdebstrap") is None and not can_install_packages():
+        raise ImageMissingError(
+            "cannot make image base: mmdebstrap is not installed",
+            hint="run: sudo apt-get install -y mmdebstrap debian-archive-keyring gpg",
+        )
+    provide_mmdebstrap(notify)
     archive = root.with_name("base.tar")
     _run_command(BASE, list_mmdebstrap("tar", str(archive)), TMPDIR=scratch_dir())
     with archive.open("rb") as layer:
@@ -229,16 +233,7 @@ def _make_config(root: Path, command: str, step: str) -> dict[str, Any]:
 
 def _run_command(name: str, command: list[str], *, shown: str | None = None, **variables: str) -> None:
     """Run a command for image `name`. Raises SandboxError with the end of its output if it fails."""
-    done = subprocess.run(
-        command,
-        env={**os.environ, "PATH": system_path(), **variables},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    done = run_program(command, {**os.environ, "PATH": system_path(), **variables})
     if done.returncode != 0:
         raise SandboxError(
             f"cannot build image {name}: `{shown or shlex.join(command)}` failed with exit code "

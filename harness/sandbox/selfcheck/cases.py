@@ -300,13 +300,7 @@ GROUPS: Mapping[str, tuple[Case, ...]] = {
         kills,
         cancelled_commands,
     ),
-    "guest": (
-        privileges,
-        memory_of_the_guest,
-        environment_of_the_guest,
-        priority_of_the_guest,
-        devices,
-    ),
+    "guest": (privileges, memory_of_the_guest, environment_of_the_guest, priority_of_the_guest, devices),
 }
 
 

@@ -11,8 +11,7 @@ import time
 from harness.core.errors import SandboxError
 from harness.sandbox import reaper
 from harness.sandbox.backends.base import Backend, SandboxSpec
-from harness.sandbox.connection import ConnectionLost, open_connection
-from harness.sandbox.container import hold_container
+from harness.sandbox.connection import ConnectionLost, hold_container, open_connection
 from harness.sandbox.failures import SandboxUnresponsive
 from harness.sandbox.layout import HOME, SHARED_FOLDERS, SHARED_MEMORY_FOLDER, TEMPORARY_FOLDER, WORK_FOLDER
 from harness.sandbox.limits import MIB, Limits
@@ -211,9 +210,7 @@ async def cpus(sandbox: Sandbox, limits: Limits) -> Finding:
     if facts["allowed"] is not None and abs(facts["allowed"] - limits.cpus) < 0.01:
         return Finding(Level.OK, found)
     return Finding(
-        Level.WARN,
-        f"{found}, but its cgroup shows no such quota",
-        "run it again when the machine is idle",
+        Level.WARN, f"{found}, but its cgroup shows no such quota", "run it again when the machine is idle"
     )
 
 

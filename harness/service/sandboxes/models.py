@@ -98,7 +98,7 @@ class SandboxList(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     sandboxes: list[SandboxInfo]
-    """Those that this client has opened, the oldest first."""
+    """The sandboxes that this client has opened, the oldest first."""
 
 
 class SnapshotRequest(BaseModel):

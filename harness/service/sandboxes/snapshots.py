@@ -13,7 +13,6 @@ from harness.sandbox.sandbox import Sandbox
 from harness.sandbox.snapshots import MAX_ARCHIVE_BYTES, MAX_FORKS, Snapshot, unpack_snapshot
 from harness.service.errors import InvalidRequestError, ServiceError, explain_error
 from harness.service.operations import Call, Called, make_router
-from harness.service.sandboxes.endpoints import open_session
 from harness.service.sandboxes.models import CreateSandboxRequest, SandboxInfo, SnapshotInfo, SnapshotRequest
 from harness.service.sandboxes.sessions import DELETED
 
@@ -125,7 +124,7 @@ def _drop(fork: Fork, call: Call) -> None:
 async def _fork_one(state: SandboxState, request: ForkRequest, call: Call) -> Fork:
     wanted = state.request.model_copy(update={"wait_seconds": request.wait_seconds})
     try:
-        session = await open_session(call.service, call.client, wanted)
+        session = await call.service.open_sandbox(call.client, wanted)
         try:
             async with call.service.sessions.use(session.id), call.service.pool.gate:
                 await unpack_snapshot(session.sandbox, state.snapshot)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from harness.core.errors import describe_first_error
+from harness.core.invalid_values import describe_first_error
 from harness.core.logger import get_logger
 from harness.sandbox.streaming import Terminal
 from harness.service.errors import (

@@ -11,19 +11,19 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, FailFast, Field, PlainValidator, WithJsonSchema, model_validator
 
 from harness.benchmarks.hidden_tests import HiddenTests
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS
+from harness.core.invalid_values import quote_value
 from harness.core.types import Status, Verdict
 from harness.core.version import __version__
 from harness.service.errors import InvalidRequestError, ServiceError
 from harness.service.operations import Call, Called, StreamedReply, encode_reply, make_router
-from harness.service.service import Service
 from harness.service.verdicts.samples import (
     SAMPLE_FIELDS,
     Deadline,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from harness.service.service import Service
 
 DEFAULT_SECONDS = 600.0
-# That of the environment `python` in a run.
+# As in the environment `python` of a run.
 SAMPLE_SECONDS = 180.0
 _STREAM_TYPE = "application/x-ndjson"
 router = make_router()
@@ -230,12 +230,12 @@ class GradeRequest(BaseModel):
     # Arguments and results of tests may be long integers.
     max_digits: ClassVar[int] = MAX_TEST_DIGITS
 
-    # Without FailFast, a check of thousands of samples that are none would take seconds.
+    # Without FailFast, a check of thousands of broken samples would take seconds.
     samples: Annotated[list[GradeSample], FailFast()] = Field(min_length=1)
     """The samples. A batch has at most 1,024."""
     timeout_seconds: float = Field(default=DEFAULT_SECONDS, gt=0, allow_inf_nan=False)
     """The time for the whole batch, at most 600 seconds. The reply ends at most two seconds later. A batch
-    for which the queue is too long is refused at once with status 504."""
+    that the queue cannot take in time is refused at once with status 504."""
     sample_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """The wall time of one grading. The default is 180 seconds, or half of `timeout_seconds` if that is
     less."""
@@ -292,7 +292,8 @@ async def grade(request: GradeRequest, call: Called) -> GradeReply | StreamedRep
     seconds = request.timeout_seconds
     deadline = Deadline.start(seconds, request.sample_seconds or min(SAMPLE_SECONDS, seconds / 2))
     ids = _list_ids(request.samples)
-    work = await read_in_turn(call, _list_reads(request.samples, call.service), deadline)
+    reads = (functools.partial(_read, *each, call.service) for each in enumerate(request.samples))
+    work = await read_in_turn(call, reads, deadline)
     require_room(call, work, deadline)
     if request.stream or _STREAM_TYPE in call.headers.get("accept", ""):
         return StreamedReply(_stream(ids, work, call, deadline), _STREAM_TYPE)
@@ -329,10 +330,6 @@ def _list_ids(samples: Sequence[GradeSample]) -> list[int | str]:
         known.add(each)
         ids.append(each)
     return ids
-
-
-def _list_reads(samples: Sequence[GradeSample], service: Service) -> Iterator[Callable[[], Awaitable[Work]]]:
-    return (functools.partial(_read, number, sample, service) for number, sample in enumerate(samples))
 
 
 async def _read(number: int, sample: GradeSample, service: Service) -> Work:

@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import functools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from harness.core.errors import UsageError, describe_first_error
+from harness.core.errors import UsageError
 from harness.core.inputs.json_text import MAX_TEST_DIGITS, BrokenJSONError, ValueCounter, parse_json
+from harness.core.invalid_values import describe_first_error
 from harness.core.types import Status, Verdict
 from harness.service.errors import BusyError, InvalidRequestError, ServiceError
 from harness.service.operations import Called, make_router
@@ -100,9 +101,10 @@ async def get_reward(request: RewardRequest, call: Called) -> RewardReply:
         )
     deadline = Deadline.start(REQUEST_SECONDS, SAMPLE_SECONDS)
     await asyncio.to_thread(_require_small_labels, request.labels)
-    work = await read_in_turn(call, _list_reads(request, call.service), deadline)
+    places = range(len(request.query))
+    reads = (functools.partial(_read, request, place, call.service) for place in places)
+    work = await read_in_turn(call, reads, deadline)
     require_room(call, work, deadline)
-    places = range(len(work))
     rewards: dict[int, float] = {}
     statuses: dict[int, Status] = {}
     async with contextlib.aclosing(grade_each(work, call, deadline)) as graded:
@@ -131,11 +133,6 @@ def _describe(rewards: list[float], statuses: Sequence[Status]) -> RewardReply:
         for logged in (Status.PASSED, Status.TIMEOUT)
     }
     return RewardReply(rewards=rewards, scores=rewards, extra_logs=logs)
-
-
-def _list_reads(request: RewardRequest, service: Service) -> Iterator[Callable[[], Awaitable[Work]]]:
-    for place in range(len(request.query)):
-        yield functools.partial(_read, request, place, service)
 
 
 async def _read(request: RewardRequest, place: int, service: Service) -> Work:

@@ -79,8 +79,8 @@ class RunCodeRequest(BaseModel):
     files: dict[str, str | None] = Field(default_factory=dict, max_length=MOST_FILES)
     """Files in the program's folder: content in base64 by path."""
     fetch_files: list[str] = Field(default_factory=list, max_length=MOST_FILES)
-    """The paths of files to return after the run. Those that are not there are left out. So are those that do
-    not fit into 32 MiB together with the files before them."""
+    """The paths of files to return after the run. Missing files are left out, and so are
+    files that do not fit into 32 MiB together with the files before them."""
 
 
 class CommandRunResult(BaseModel):
@@ -190,7 +190,7 @@ class ProgramRun:
         """Run the program and return its outcome. Raises HarnessError.
 
         The outcome is None if the program has used up a time that is shorter than its own limit, because
-        nobody knows how it would have ended.
+        its own end is unknown.
         """
         request = self.request
         if request.language == PYTHON and not self.files and not request.fetch_files:
@@ -295,7 +295,7 @@ async def _fetch_all(sandbox: Sandbox, paths: Sequence[str]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=64)
 def _choose_limits(memory_limit_mb: int) -> Limits:
-    """Return the limits of the sandbox. Those of time are the request's own, which each job has.
+    """Return the limits of the sandbox. Each job has the time limits of its request.
 
     Most requests ask for the same memory, and the pool compares the same object faster than an equal one.
     """

@@ -7,27 +7,24 @@ the tests' processes, and pytest gets a plugin that loads the agent's modules in
 from __future__ import annotations
 
 import functools
-import io
 import json
 import re
-import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from harness.core.text import escape_text, shorten
-from harness.environments import python
 from harness.environments.container.machine import SH, Machine
 from harness.environments.container.proxied import separation
 from harness.environments.container.verifier import Tests, TestsRun, run_tests
-from harness.environments.os.root_sandbox import UnreadableFiles
+from harness.environments.os.file_entries import UnreadableFiles
 from harness.sandbox.layout import FOREIGN_GUEST_COMMAND
 
 # The packages of `harness` whose modules the machine gets, under another name, because a task may have its
 # own `harness`.
 _PACKAGES = ("environments/python/guest", "environments/container/proxied")
-_TOP, _NAME = Path(python.__file__).parents[2], "harness_proxied"
+_TOP, _NAME = Path(__file__).parents[3], "harness_proxied"
 _IMPORT = re.compile(r"^(\s*(?:from|import) )harness\.environments\b", re.MULTILINE)
 _PLUGIN = f"{_NAME}.environments.container.proxied.plugin"
 _NEEDS_PYTEST = re.compile(r"\bpytest\b")
@@ -45,24 +42,17 @@ def can_be_proxied(tests: Tests) -> bool:
 
 
 @functools.cache
-def pack() -> bytes:
-    """Return the plugin and the modules that it needs, as an archive."""
-    files: dict[str, str] = {}
+def list_modules() -> Mapping[str, bytes]:
+    """Return the plugin and the modules that it needs, by their paths in the machine."""
+    files: dict[str, bytes] = {}
     for package in _PACKAGES:
         for path in sorted((_TOP / package).glob("*.py")):
             name = f"{_NAME}/{package}/{path.name}"
             text = "" if path.name == "__init__.py" else path.read_text("utf-8")
-            files[name] = _IMPORT.sub(rf"\1{_NAME}.environments", text)
-            for parent in Path(name).parents:
-                files.setdefault(f"{parent}/__init__.py".removeprefix("./"), "")
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        for name, text in sorted(files.items()):
-            member = tarfile.TarInfo(name)
-            content = text.encode()
-            member.size, member.mode = len(content), 0o644
-            tar.addfile(member, io.BytesIO(content))
-    return archive.getvalue()
+            files[name] = _IMPORT.sub(rf"\1{_NAME}.environments", text).encode()
+            for parent in list(Path(name).parents)[:-1]:
+                files.setdefault(f"{parent}/__init__.py", b"")
+    return files
 
 
 async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
@@ -70,7 +60,7 @@ async def run_proxied(machine: Machine, tests: Tests) -> TestsRun:
 
     Its facts are what pytest's process reported, out of the agent's reach. Raises as `run_tests` does.
     """
-    await machine.put_files(pack(), separation.FOLDER, fresh=True)
+    await machine.put_contents(list_modules(), separation.FOLDER, fresh=True)
     program = f"{separation.FOLDER}/{_NAME}/environments/container/proxied/separation.py"
     variables = {**machine.env, **tests.env}
     given = {"PYTHONPATH": separation.FOLDER, "PYTEST_PLUGINS": _PLUGIN}

@@ -12,6 +12,27 @@ from harness.environments.os.checks import shell_syntax as sh
 
 if TYPE_CHECKING:
     from harness.environments.os.checks.shell_analysis import ShellAnalysis
+_COMPARISONS = frozenset(("=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"))
+_NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
+_UNARY = frozenset(f"-{letter}" for letter in "abcdefghknoprstuwxzGLNOS")
+_UNQUOTED = "puts a text of the agent's into a test without quotes"
+_VANISHING = "has a test without quotes, which fails if the agent removes a file"
+_NO_NUMBER = "compares a text of the agent's as a number, and a test of anything else fails"
+_OPTIONS_WITH_VALUES = {
+    "cut": ("-b", "-c", "-d", "-f", "--output-delimiter"),
+    "grep": ("-A", "-B", "-C", "-m", "-e"),
+    "head": ("-c", "-n"),
+    "id": (),
+    "sort": ("-k", "-t"),
+    "stat": ("-c",),
+    "tail": ("-c", "-n"),
+    "uniq": ("-f", "-s", "-w"),
+    "xargs": ("-I", "-n", "-P", "-L", "-d"),
+}
+_HARMLESS_FORMAT = re.compile(r"(?:%[aAsughiYXZWbBdfo]|[\w.:/-])+")
+_DIGESTS = frozenset(
+    ("cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sum")
+)
 
 
 class Trusting(Exception):
@@ -120,14 +141,6 @@ def one_of(outputs: Iterable[Value | None]) -> Value | None:
     return Value(Kind.MAYBE, joined.led) if may_lack else joined
 
 
-_COMPARISONS = frozenset(("=", "==", "!=", "<", ">", "-nt", "-ot", "-ef"))
-_NUMERIC = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
-_UNARY = frozenset(f"-{letter}" for letter in "abcdefghknoprstuwxzGLNOS")
-_UNQUOTED = "puts a text of the agent's into a test without quotes"
-_VANISHING = "has a test without quotes, which fails if the agent removes a file"
-_NO_NUMBER = "compares a text of the agent's as a number, and a test of anything else fails"
-
-
 def check_test(analysis: ShellAnalysis, call: Call) -> Value | None:
     """Note which statuses an agent can give `[` or `test`. Raises Trusting."""
     arguments = list(call.arguments)
@@ -176,25 +189,6 @@ def check_condition(analysis: ShellAnalysis, condition: sh.Condition) -> None:
             raise Trusting("evaluates a text of the agent's as arithmetic")
         if operator in ("-v", "-R"):
             raise Trusting("takes a text of the agent's for the name of a variable")
-
-
-_OPTIONS_WITH_VALUES = {
-    "cut": ("-b", "-c", "-d", "-f", "--output-delimiter"),
-    "grep": ("-A", "-B", "-C", "-m", "-e"),
-    "head": ("-c", "-n"),
-    "id": (),
-    "sort": ("-k", "-t"),
-    "stat": ("-c",),
-    "tail": ("-c", "-n"),
-    "uniq": ("-f", "-s", "-w"),
-    "xargs": ("-I", "-n", "-P", "-L", "-d"),
-}
-
-_HARMLESS_FORMAT = re.compile(r"(?:%[aAsughiYXZWbBdfo]|[\w.:/-])+")
-
-_DIGESTS = frozenset(
-    ("cksum", "md5sum", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "sum")
-)
 
 
 def list_operands(call: Call) -> list[Argument]:

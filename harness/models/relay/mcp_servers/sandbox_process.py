@@ -140,7 +140,7 @@ async def _end(running: asyncio.Task[ExecResult]) -> None:
     running.cancel()
     await complete(asyncio.wait([running]))
     if not running.cancelled():
-        running.exception()  # asyncio warns of an exception that nobody retrieves
+        running.exception()  # asyncio warns of an exception that is not retrieved
 
 
 @contextlib.asynccontextmanager

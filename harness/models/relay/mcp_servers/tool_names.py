@@ -158,7 +158,8 @@ def name_tools(
                 left_out.append((server, shorten(tool.name, 100), tool.schema))
             else:
                 used.add(name)
-                description = shorten(_make_encodable(tool.description), MAX_DESCRIPTION)
+                encodable = tool.description.encode("utf-8", "backslashreplace").decode()
+                description = shorten(encodable, MAX_DESCRIPTION)
                 named.append(NamedTool(server, tool.name, ForeignTool.make(name, description, tool.schema)))
     return named, left_out
 
@@ -166,14 +167,10 @@ def name_tools(
 def name_aliases(named: Sequence[NamedTool], taken: Collection[str]) -> dict[str, str]:
     """Return the long names of tools that have a short one, and the short name of each.
 
-    A long name that two tools share leads to neither, such as that of `b__find` of the server `a` and of
-    `find` of the server `a__b`. `taken` has the names that lead to other tools.
+    A long name that two tools share leads to neither, such as the name of `b__find` of the server `a`,
+    which `find` of the server `a__b` also has. `taken` has the names that lead to other tools.
     """
     longs = [(prefix_name(each.server, each.name), each.tool.name) for each in named]
     counts = Counter(alias for alias, _ in longs)
     used = {*taken, *(each.tool.name for each in named)}
     return {alias: name for alias, name in longs if counts[alias] == 1 and alias not in used}
-
-
-def _make_encodable(text: str) -> str:
-    return text.encode("utf-8", "backslashreplace").decode()

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.text import shorten
 from harness.core.tools import AgentEnvironment, Observation, TextCall, Tool
-from harness.environments.published import PublishedProtocol
-from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, add_advice
+from harness.environments.text_protocol import NO_ACTION, ONLY_FIRST, PublishedProtocol, add_advice
 from harness.models.messages import Choice, Finish, Message, Role, ToolCall, ToolSchema
 from harness.runs.agents.chat.call_forms import (
     ELEMENT,
@@ -50,7 +49,7 @@ _QUOTES = frozenset("`'\"")
 _CODE_LABELS = frozenset(
     {"", "json", "xml", "text", "tool_code", "tool_call", "tool_calls", "tool", "tool_use"}
 )
-# A reply with more marks is no list of calls.
+# A reply with more marks is not a list of calls.
 _MAX_MARKS = 100
 NO_CALL = "Your reply called no tool. Call one of the tools: {tools}. When the task is done, call `submit`."
 
@@ -228,7 +227,7 @@ class TextCalls:
     def read(self, choice: Choice, environment: AgentEnvironment) -> list[Action | FormatError]:
         read = environment.text_protocol.read(choice.message.text)
         if isinstance(read, TextCall):
-            # A command of which the server cut off the end may mean something else, so it is not run.
+            # A command may mean something else without the end that the server cut off, so it is not run.
             if choice.finish is Finish.LENGTH and not read.is_complete:
                 return [_explain_missing_call(choice, read.advice)]
             return [Action(read.tool, read.arguments, read)]
@@ -251,7 +250,7 @@ def show_observation(observation: Observation) -> str:
 
 
 def explain_missing_answer(choice: Choice) -> FormatError | None:
-    """Return why a reply is no answer to a task, None if it is one."""
+    """Return why a reply is not an answer to a task, None if it is one."""
     if choice.finish is Finish.REFUSAL:
         return FormatError("refusal", f"You declined: {choice.refusal}. Answer the task.")
     if choice.message.text.strip():

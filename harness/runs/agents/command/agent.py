@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.types import Submission
 from harness.environments.workspace import find_agent_folder
 from harness.models.session import ModelSession
@@ -293,7 +294,7 @@ async def run_until_over(
         await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled():
-                task.exception()  # asyncio warns of an exception that nobody retrieves
+                task.exception()  # else asyncio warns of an unretrieved exception
 
 
 def _has_acted(context: AttemptContext) -> bool | None:

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from harness.core.errors import SandboxError, UsageError, quote_value
+from harness.core.errors import SandboxError, UsageError
 from harness.core.inputs.files import open_input_below
+from harness.core.invalid_values import quote_value
 from harness.core.shield import complete
 from harness.core.text import escape_terminal
 from harness.environments.workspace import Workspace, find_agent_folder
@@ -35,7 +36,7 @@ _FIND = ("/bin/sh", "-c", 'command -v -- "$1" > /dev/null', "sh")
 # The exit codes of `command -v` in dash and bash for a program that cannot be found.
 _NOT_FOUND = (1, 127)
 READ_BYTES = 1 << 16
-# The time in which the last output arrives.
+# How long the last output may take to arrive.
 OUTPUT_SECONDS = 2.0
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 # Only these variables of the harness reach every program on the host.
@@ -158,7 +159,7 @@ class SandboxPlace:
 
 
 def find_host_path() -> str:
-    """Return the PATH on which programs on the host are looked up."""
+    """Return the PATH that finds programs on the host."""
     return os.environ.get("PATH", DEFAULT_PATH)
 
 
@@ -198,7 +199,7 @@ def require_variables(names: Sequence[str]) -> None:
 
 
 class HostPlace:
-    """A temporary folder on the host, in which a program starts."""
+    """A temporary folder on the host, where a program starts."""
 
     def __init__(self, folder: ProgramFolder, pass_env: Sequence[str]) -> None:
         self.is_in_task = False

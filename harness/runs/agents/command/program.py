@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.core.errors import UsageError, quote_value
+from harness.core.errors import UsageError
+from harness.core.invalid_values import quote_value
 from harness.core.tools import ForeignTool
 from harness.runs.agents.agent import AgentError, AttemptContext, write_prompt
 
@@ -157,7 +158,7 @@ def make_environment(
         "HARNESS_SUBMISSION_FILE": f"{scratch}/{SUBMISSION_FILE}",
         "HARNESS_MCP_URL": f"{endpoints.url}/mcp",
         "HARNESS_MCP_TOKEN": endpoints.token,
-        # The settings and caches of a program are no part of the task.
+        # The settings and caches of a program do not belong to the task.
         "XDG_CONFIG_HOME": f"{scratch}/config",
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "XDG_DATA_HOME": f"{scratch}/data",

@@ -30,11 +30,7 @@ from harness.sandbox.backends.docker import attempt_network, engine
 from harness.sandbox.backends.docker.container import list_containers, remove, start_container
 from harness.sandbox.backends.docker.engine import engine_errors
 from harness.sandbox.backends.docker.fate import explain_silence, find_fate
-from harness.sandbox.backends.docker.foreign import (
-    make_foreign_config,
-    make_volume_finder,
-    read_image_facts,
-)
+from harness.sandbox.backends.docker.foreign import make_foreign_config, make_volume_finder, read_image_facts
 from harness.sandbox.backends.docker.images import (
     Image,
     find_content,

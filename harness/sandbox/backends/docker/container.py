@@ -167,9 +167,7 @@ def _forget_parent() -> None:
 
 # A fork waits while another thread starts a watch, because it would keep copies of that thread's sockets.
 os.register_at_fork(
-    before=lambda: _lock.acquire(),
-    after_in_parent=lambda: _lock.release(),
-    after_in_child=_forget_parent,
+    before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forget_parent
 )
 
 

@@ -88,10 +88,7 @@ def _connect(find_endpoint: Callable[[], dict[str, Any]]) -> APIClient:
     try:
         endpoint = find_endpoint()
         client = APIClient(
-            **endpoint,
-            version="auto",
-            timeout=_first_answer_seconds(endpoint),
-            max_pool_size=POOL_SIZE,
+            **endpoint, version="auto", timeout=_first_answer_seconds(endpoint), max_pool_size=POOL_SIZE
         )
     except (DockerException, RequestException, OSError, ValueError) as error:
         # docker-py parses and resolves addresses, and does not catch the errors of that.

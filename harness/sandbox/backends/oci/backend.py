@@ -221,11 +221,7 @@ class OciBackend:
             counting = cgroups.find_version() if cgroup else 1
             sockets = choose_sockets(counting, spec.runtime, spec.limits, relay=spec.relay)
         own = supervisor / name
-        config = make_config(
-            spec,
-            cgroup=cgroup,
-            sockets=sockets,
-        )
+        config = make_config(spec, cgroup=cgroup, sockets=sockets)
         description = {
             "labels": dict(spec.labels),
             "cgroup": cgroup,

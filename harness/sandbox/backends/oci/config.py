@@ -54,19 +54,10 @@ KERNEL_MOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("/dev/mqueue", "mqueue", KERNEL_OPTIONS),
 )
 # Files of each container that tell it its name, in a layer above its image.
-FILES = {
-    "etc/hostname": f"{HOSTNAME}\n",
-    "etc/hosts": HOSTS,
-    "etc/resolv.conf": "",
-}
+FILES = {"etc/hostname": f"{HOSTNAME}\n", "etc/hosts": HOSTS, "etc/resolv.conf": ""}
 
 
-def make_config(
-    spec: SandboxSpec,
-    *,
-    cgroup: str,
-    sockets: Sockets = "local",
-) -> dict[str, Any]:
+def make_config(spec: SandboxSpec, *, cgroup: str, sockets: Sockets = "local") -> dict[str, Any]:
     """Return the configuration of a container for `spec`, whose root file system is beside it in `root`.
 
     Args:
@@ -121,10 +112,7 @@ def make_config(
                 # The runtime adds the few devices that every container has.
                 "devices": [{"allow": False, "access": "rwm"}],
                 "memory": {"limit": memory} | ({"swap": memory} if cgroups.counts_swap() else {}),
-                "cpu": {
-                    "quota": int(limits.cpus * CPU_STEPS),
-                    "period": CPU_STEPS,
-                },
+                "cpu": {"quota": int(limits.cpus * CPU_STEPS), "period": CPU_STEPS},
                 "pids": {"limit": limits.processes},
             }
             if cgroup

@@ -1,4 +1,4 @@
-"""The metrics that a user's benchmark may name, and the definition that its keys and its rows make."""
+"""The metrics that a user's benchmark may name, and the fields of a row that they grade by."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.benchmarks.benchmark import Definition
 from harness.benchmarks.data.rows import Row, describe, require_sound
-from harness.benchmarks.programs import WRITE_PROGRAM, SubmitProgram, build_from_solution, parse
-from harness.benchmarks.replies import REPLY_FIELDS, CodeRule, remark_on_answer
+from harness.benchmarks.programs import build_from_solution, parse
 from harness.core.errors import UsageError, unknown_name
 from harness.core.scoring.answers import drop_thoughts
 from harness.core.scoring.numbers import last_number
-from harness.core.types import ProgramTests, Reference, Submission, Task
+from harness.core.types import ProgramTests
 from harness.environments.text.short_answers import AnswerRule, PlainAnswer
-
-# The most characters of a gold answer that results show.
-_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +124,6 @@ METRICS: Mapping[str, OwnMetric] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One task as the user's file describes it."""
-
-    id: str
-    prompt: str
-    answer_key: AnswerKey
-    category: str | None = None
-    difficulty: str | None = None
-    tags: tuple[str, ...] = ()
-
-
 def read_tags(row: Row, field: str) -> tuple[str, ...]:
     """Return the tags in a field: a list of texts or one text, () without a value. Raises DataError."""
     value = row.values.get(field)
@@ -152,58 +135,3 @@ def read_tags(row: Row, field: str) -> tuple[str, ...]:
             raise row.error("holds an empty tag", field=field)
         require_sound(row, field, tag)
     return tuple(tags)
-
-
-def build_definition(
-    name: str,
-    metric: OwnMetric,
-    record: Callable[[Row], Record],
-    *,
-    answer_after: str | None = None,
-    **facts: Any,
-) -> Definition:
-    """Return a definition that reads rows by `record`; `facts` are further fields of the definition.
-
-    Raises UsageError for `answer_after` with a metric of programs, whose rules look for blocks of code.
-    """
-    programs = metric.environment == "python"
-    if programs and answer_after is not None:
-        raise UsageError(
-            f"{name}: 'answer_after' is for answers, but the metric '{metric.name}' grades programs",
-            hint="leave it out; --extract RULE changes the rule for code",
-        )
-
-    def read(row: Row) -> tuple[Task, Reference]:
-        found = record(row)
-        target = metric.target(found.answer_key)
-        solution = found.answer_key.reference if programs else found.answer_key.golds()[0]
-        task = Task(
-            id=found.id,
-            benchmark=name,
-            environment=metric.environment,
-            prompt=found.prompt,
-            category=found.category,
-            difficulty=found.difficulty,
-            tags=found.tags,
-            entry_point=next(iter(target.exports), None) if isinstance(target, ProgramTests) else None,
-            instruction=WRITE_PROGRAM if programs else "",
-        )
-        return task, Reference(found.id, solution, target, expected_output=solution[:_SHOWN])
-
-    def submit_answer(task: Task, field: str, text: str) -> Submission:
-        if field not in REPLY_FIELDS:
-            return Submission(text, agent_output=text)
-        answer = metric.of_reply(text)
-        if answer_after is not None and answer_after in answer:
-            answer = answer.rpartition(answer_after)[2].strip()
-        return Submission(answer, agent_output=text, remark=remark_on_answer(text, "answer", answer))
-
-    settings: Mapping[str, Any] = {
-        "environments": (metric.environment,),
-        "tasks": None,
-        "hub": None,
-        "bundled": None,
-        **facts,
-    }
-    submit = SubmitProgram(completion=CodeRule.FENCED) if programs else submit_answer
-    return Definition(name=name, read=read, submit=submit, **settings)

@@ -1,29 +1,101 @@
-"""The files of a machine as data on the host, and copies of them in another machine.
+"""The files of a machine as data on the host: entries, snapshots, and plans of copies.
 
 Programs of an agent decide about the files, so the guest of the other machine alone makes them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import posixpath
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
-from harness.core.errors import UsageError
-from harness.environments.os.root_sandbox import FileEntry, FileRange, RootSandbox, UnreadableFiles
+from pydantic import TypeAdapter
+from pydantic import dataclasses as checked
+
+from harness.core.errors import SandboxError
 from harness.sandbox.limits import MIB
 
+MAX_SIZE = 1 << 40
 MAX_COPIED_BYTES = 256 * MIB
 MAX_LINKS = 10
-# The files of a snapshot that other machines start from.
-MAX_KEPT_FILES = 50_000
 _ENTRY_BYTES = 1024
 # The files of one request.
 MAX_BATCH = 4000
 MAX_PIECE_BYTES = 32 * MIB
 
-ReadRanges = Callable[[Sequence[FileRange]], Awaitable[bytes]]
+# A path, an offset and a length in bytes.
+FileRange = tuple[str, int, int]
+ReadContents = Callable[[Sequence[FileRange]], Awaitable[bytes]]
+
+
+class UnreadableFiles(Exception):
+    """The sandbox contains files that cannot be listed, read or created. The agent caused this."""
+
+
+@checked.dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file, folder, link or FIFO as `guest.contents` describes it; times in nanoseconds."""
+
+    path: str
+    kind: Literal["folder", "file", "link", "fifo", "other"]
+    mode: int
+    uid: int
+    gid: int
+    mtime_ns: int
+    ctime_ns: int
+    # The size in bytes, and 0 for anything but a file.
+    size: int = 0
+    # Whether a file uses less of the disk than its size, because it has holes.
+    is_sparse: bool = False
+    # The target of a link.
+    to: str = ""
+    # The names of all entries of a folder.
+    names: tuple[str, ...] = ()
+    # Equal for all names of a file that has several, and otherwise empty.
+    inode: str = ""
+    # The names and the values of extended attributes, the values in base64.
+    xattrs: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path.startswith("/") or posixpath.normpath(self.path) != self.path or "\0" in self.path:
+            raise ValueError("a path is not absolute or not normalised")
+        if self.path.startswith("//") or not 0 <= self.mode <= 0o7777 or not 0 <= self.size <= MAX_SIZE:
+            raise ValueError("a path, mode or size is out of range")
+
+
+_LISTING = TypeAdapter(list[FileEntry])
+_PATHS = TypeAdapter(list[str])
+
+
+def file_entries(listing: bytes) -> list[FileEntry]:
+    """Return the entries of a listing, sorted by path. Raises SandboxError if the data is not a listing."""
+    with _require("listing of files"):
+        # pydantic's own parser refuses surrogates, which represent bytes of names that are not UTF-8.
+        return sorted(_LISTING.validate_python(json.loads(listing)), key=lambda entry: entry.path)
+
+
+def file_page(page: bytes) -> tuple[list[FileEntry], bool]:
+    """Return the entries of a page of a listing, and whether it is the last one. Raises SandboxError."""
+    with _require("page of files"):
+        fields = json.loads(page)
+        return _LISTING.validate_python(fields["entries"]), fields["is_last"] is True
+
+
+def read_paths(listing: bytes) -> list[str]:
+    """Return the paths of a reply. Raises SandboxError if the data is not a list of texts."""
+    with _require("list of paths"):
+        return _PATHS.validate_python(json.loads(listing), strict=True)
+
+
+@contextlib.contextmanager
+def _require(wanted: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise SandboxError(f"the guest sent no {wanted}: {str(error)[:300]}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,57 +135,16 @@ class Snapshot:
             path = posixpath.join(posixpath.dirname(path), links[path])
         return None
 
+    def plan(self) -> CopyPlan:
+        """Return the plan that copies all of these files."""
+        return CopyPlan(self.entries, complete=list_folders(self.entries))
+
     async def read_ranges(self, ranges: Sequence[FileRange]) -> bytes:
         """Return the bytes of these ranges of files, one after the other."""
         return b"".join(self.contents[path][start : start + length] for path, start, length in ranges)
 
 
-async def take_snapshot(
-    sandbox: RootSandbox, since_ns: int | None = None, *, most: int | None = None
-) -> Snapshot:
-    """Return the files that were changed since a time or since the start. Raises UnreadableFiles.
-
-    There may be up to `most` of them, by default as many as one listing holds.
-    """
-    if most is None:
-        entries = await sandbox.list_changed(since_ns)
-    else:
-        entries = await sandbox.list_all_changed(most, since_ns=since_ns)
-    contents: dict[str, bytearray] = {entry.path: bytearray() for entry in entries if entry.kind == "file"}
-    for piece in _split_ranges(entries):
-        data = await sandbox.read_ranges(piece)
-        start = 0
-        for path, _offset, length in piece:
-            contents[path] += data[start : start + length]
-            start += length
-    return Snapshot(tuple(entries), {path: bytes(data) for path, data in contents.items()})
-
-
-async def copy_files(
-    plan: CopyPlan, read: ReadRanges, target: RootSandbox, *, max_bytes: int = MAX_COPIED_BYTES
-) -> None:
-    """Create the files of the plan in `target`, with contents from `read`.
-
-    Raises UnreadableFiles if the files are too large for a copy or cannot be created.
-    """
-    absent: list[Mapping[str, Any]] = [{"path": path, "kind": "absent"} for path in plan.absent]
-    entries = list(_name_first_links(plan))
-    for batch in _batches([*absent, *entries]):
-        await target.make_files(make=batch)
-    further_names = {entry["path"] for entry in entries if "same_as" in entry}
-    copied = [entry for entry in plan.entries if entry.path not in further_names]
-    for piece in _split_ranges(copied, max_bytes):
-        await target.make_files(fill=piece, data=await read(piece))
-    # Folders after their files, because a file that is made changes the time of its folder.
-    for batch in reversed(list(_batches(entries))):
-        await target.make_files(finish=batch)
-
-
-def _batches(entries: Sequence[Mapping[str, Any]]) -> Iterator[Sequence[Mapping[str, Any]]]:
-    return (entries[start : start + MAX_BATCH] for start in range(0, len(entries), MAX_BATCH))
-
-
-def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
+def name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
     """Yield the entries for the guest. Of a file with several names, the first name is the file."""
     first_names: dict[str, str] = {}
     for entry in plan.entries:
@@ -142,7 +173,7 @@ def _name_first_links(plan: CopyPlan) -> Iterator[Mapping[str, Any]]:
         yield made
 
 
-def _split_ranges(
+def split_ranges(
     entries: Sequence[FileEntry], max_bytes: int = MAX_COPIED_BYTES
 ) -> Iterator[list[FileRange]]:
     """Yield all ranges of these files in lists that fit into one request. Raises UnreadableFiles."""
@@ -164,33 +195,6 @@ def _split_ranges(
         yield piece
 
 
-def plan_all(before: Sequence[FileEntry]) -> CopyPlan:
-    """Return the plan that copies all of the set-up. `before` lists the files before the agent acted."""
-    return CopyPlan(tuple(before), complete=list_folders(before))
-
-
 def list_folders(entries: Iterable[FileEntry]) -> frozenset[str]:
     """Return the paths of the folders among these files."""
     return frozenset(entry.path for entry in entries if entry.kind == "folder")
-
-
-async def keep_files(sandbox: RootSandbox, since_ns: int | None = None) -> Snapshot:
-    """Return the files that were changed since a time or since the start, while no process changes them.
-
-    Raises UsageError if there are too many of them, or one cannot be read, and SandboxError.
-    """
-    await sandbox.pause_all()
-    try:
-        return await take_snapshot(sandbox, since_ns, most=MAX_KEPT_FILES)
-    except UnreadableFiles as error:
-        raise UsageError(f"the files of the machine cannot be kept: {error}") from error
-    finally:
-        await sandbox.resume_all()
-
-
-async def bring_files(kept: Snapshot, sandbox: RootSandbox) -> None:
-    """Give a machine of the same image these files in place of those that it has. Raises SandboxError."""
-    try:
-        await copy_files(plan_all(kept.entries), kept.read_ranges, sandbox)
-    except UnreadableFiles as error:
-        raise sandbox.build_failure(f"the files of a snapshot cannot be made: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.core.types import AttemptRecord, Status
+from harness.reports.html import generate_html
 
 
 def make_record(task_id: str = "t", status: Status = Status.FAILED, **fields: Any) -> AttemptRecord:
@@ -43,3 +44,8 @@ def make_manifest(**values: Any) -> dict[str, Any]:
         "config": {"benchmark": "b"},
     }
     return {**fields, **values}
+
+
+def render_html(**values: Any) -> str:
+    """Return the whole page of a run."""
+    return "".join(generate_html(**values))

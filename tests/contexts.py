@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -15,6 +15,10 @@ from harness.core.types import PlainData
 from harness.environments import environment_spec
 from harness.environments.base import EnvironmentContext
 from harness.environments.text_protocol import GenericProtocol
+from harness.runs.attempt import AttemptSettings
+from harness.runs.executors.execution import LocalExecutor, execute_plan
+from harness.runs.records import PlannedAttempt
+from harness.runs.store import RunStore
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.limits import Limits
 from harness.sandbox.pool import SandboxPool, SandboxSettings
@@ -74,3 +78,11 @@ def no_context(
         target=target,
         seed=seed,
     )
+
+
+async def execute(
+    settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, store: RunStore, concurrency: int
+) -> None:
+    """Make the attempts of a plan in this process, up to `concurrency` at once, and store their records."""
+    executor = LocalExecutor(settings, concurrency)
+    await execute_plan(executor, plan, store=store, observer=settings.observer)

@@ -194,11 +194,6 @@ class AttemptRows:
         return [Block(text=prompt, role="prompt")] if prompt else found
 
 
-def render_html(**values: Any) -> str:
-    """Return the page that `generate_html` yields in parts."""
-    return "".join(generate_html(**values))
-
-
 def generate_html(
     *,
     manifest: Mapping[str, Any],

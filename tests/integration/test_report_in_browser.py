@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import render_html
 from browsers import BROWSER, needs_browser
 
 from harness.core.types import AttemptRecord, MetricSummary, Status, Summary
-from harness.reports.html import render_html
 
 pytestmark = needs_browser
 

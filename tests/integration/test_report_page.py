@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attempt_records import render_html
 from axe_playwright_python.sync_playwright import Axe
 from browsers import Open, needs_browser
 from effort import THOROUGH
 from playwright.sync_api import Browser, Page, expect
 
 from harness.core.types import AttemptRecord, Status, Summary
-from harness.reports.html import render_html
 from harness.runs.transcripts import TRANSCRIPTS, transcript_name
 
 pytestmark = needs_browser

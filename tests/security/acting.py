@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
+from contexts import execute
 from docker import APIClient
 
 from harness.benchmarks import load_benchmark
@@ -16,7 +17,6 @@ from harness.environments.base import SandboxEnvironment
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt import AttemptSettings
-from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from bundled import load_bundled
 from case_checks import each_case
-from contexts import ListTranscript, no_context
+from contexts import ListTranscript, execute, no_context
 
 from harness import StorageError
 from harness.core.errors import SandboxError
@@ -32,7 +32,6 @@ from harness.runs.agents import AgentError, AttemptContext, attempt_access, sett
 from harness.runs.agents.attempt_access import open_access
 from harness.runs.agents.outside import OutsideAgent, wrap_outside_agent
 from harness.runs.attempt import AttemptSettings
-from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore

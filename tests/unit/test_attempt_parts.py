@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from bundled import load_bundled
+from contexts import execute
 
 from harness.core.errors import DataError, SandboxError
 from harness.core.types import AttemptRecord, Status, Submission, Verdict
@@ -27,7 +28,6 @@ from harness.runs import attempt, attempt_parts, model_parts
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.attempt import AttemptSettings
 from harness.runs.attempt_parts import AttemptPart, Try, WorkingTime, limit_working_time
-from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.features import Features
 from harness.runs.records import PlannedAttempt

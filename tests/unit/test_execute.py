@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from bundled import load_bundled
 from case_checks import each_case
-from contexts import no_context
+from contexts import execute, no_context
 
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Phase, Status, Submission, Task, Verdict
@@ -30,7 +30,6 @@ from harness.reports.progress import NotesOnly
 from harness.runs.agents import AgentError, AttemptContext
 from harness.runs.agents.agent import AgentNotStarted
 from harness.runs.attempt import AttemptSettings
-from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore

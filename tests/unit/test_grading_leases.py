@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from bundled import load_bundled
 from case_checks import each_case
+from contexts import execute
 
 from harness.core.errors import SandboxError
 from harness.core.types import AttemptRecord, Status, Submission
@@ -22,7 +23,6 @@ from harness.host import retries
 from harness.reports.progress import NotesOnly
 from harness.runs.agents import AttemptContext
 from harness.runs.attempt import AttemptSettings
-from harness.runs.executors.execution import execute
 from harness.runs.faults import Faults
 from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore

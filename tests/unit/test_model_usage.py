@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from attempt_records import render_html
 from viewer_fixtures import index_records, read_page_data, read_page_texts
 
 from harness.core.types import AttemptRecord, DataSource, Status, Summary, Task
 from harness.reports.attempt_figures import describe_cost, describe_usage
-from harness.reports.html import render_html
 from harness.reports.table import print_record_details, print_summary
 from harness.runs.records import PlannedAttempt
 from harness.runs.store import RunStore

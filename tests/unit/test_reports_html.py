@@ -10,12 +10,11 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from attempt_records import make_record
+from attempt_records import make_record, render_html
 from case_checks import each_case
 from viewer_fixtures import read_page_data, read_page_texts
 
 from harness.core.types import AttemptRecord, RateInterval, Status, Summary
-from harness.reports.html import render_html
 
 MANIFEST = {
     "harness_version": "0.1.0",

@@ -6,13 +6,13 @@ import io
 from dataclasses import replace
 from typing import Any
 
+from attempt_records import render_html
 from viewer_fixtures import read_page_texts
 
 from harness.benchmarks.agentbench.tasks import categories, scores
 from harness.benchmarks.benchmark import TaskResult
 from harness.benchmarks.category import Outcome
 from harness.core.types import DataSource, Status, Summary
-from harness.reports.html import render_html
 from harness.reports.remarks import list_model_remarks, list_remarks
 from harness.reports.table import print_summary
 from harness.runs.stored_result import add_server_use, sum_server_use

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attempt_records import make_record
+from attempt_records import make_record, render_html
 from case_checks import each_case
 from viewer_fixtures import read_page_data
 
 from harness.core.errors import DataError
 from harness.core.types import AttemptRecord, Status, Summary
-from harness.reports.html import render_html
 from harness.reports.transcript_entries import print_transcript
 from harness.runs.store import RunStore
 

@@ -184,18 +184,6 @@ class LocalExecutor:
             raise settings.faults.stopped
 
 
-async def execute(
-    settings: AttemptSettings, plan: Sequence[PlannedAttempt], *, store: RunStore, concurrency: int
-) -> None:
-    """Make every planned attempt without a stored verdict in this process, and store its record.
-
-    Up to `concurrency` attempts are under way at once. The attempts at one task follow each other if the
-    agent never waits, because they then share one sandbox. Otherwise as `execute_plan`.
-    """
-    executor = LocalExecutor(settings, concurrency)
-    await execute_plan(executor, plan, store=store, observer=settings.observer)
-
-
 def discard_sandboxes(settings: AttemptSettings, planned: PlannedAttempt) -> None:
     """Destroy the idle sandboxes of an attempt, after the last attempt that could share them."""
     settings.pool.discard(settings.key(planned))

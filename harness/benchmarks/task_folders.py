@@ -65,6 +65,7 @@ def folder_definition(path: Path, options: TaskFolderOptions | None = None) -> D
     return Definition(
         name=re.sub(r"[^\w.-]+", "-", named.name) or "tasks",
         description="task folders",
+        grading_version=2,
         environments=("container",),
         tasks=None,
         licence="unknown",

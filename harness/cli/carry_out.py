@@ -262,10 +262,10 @@ def _exit_code(run: Run, output: OutputOptions) -> int:
         verb = "has" if without == 1 else "have"
         broken = summary.statuses.get(Status.GRADER_ERROR, 0)
         reason = f"; {broken:,} of these, because the tests of the task are broken" if broken else ""
+        resume = f"make the rest: harness run --resume {quote_argument(run.folder)}"
         print_error(
             f"{count(without, 'attempt')} of {summary.attempts:,} {verb} no verdict{reason}",
-            f"{'mend the tests, then ' if broken == without else ''}make the rest: "
-            f"harness run --resume {quote_argument(run.folder)}",
+            f"mend the tests, then {resume} --accept data.sha256" if broken == without else resume,
         )
         return 3
     if absent := list_absent_servers(summary.mcp):

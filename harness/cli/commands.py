@@ -122,7 +122,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "merge": ("merge runs/*", "merge runs/* --output-dir merged", "merge runs/* --allow-unfinished"),
     "export": (
         "export latest --to inspect -o log.json",
-        "export latest --to atif -o trajectories",
+        "export latest --to atif -o trajectories.jsonl",
         "export latest --to otlp --endpoint http://localhost:4318",
     ),
     "benchmarks": ("benchmarks", "benchmarks --json", "benchmarks --markdown"),

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from docker import APIClient
-from sealed_tasks import build_image, describe, write_task
+from sealed_tasks import build_image, describe, judge, write_task
 
+from harness.core.types import Status
 from harness.environments.container import calibration
-from harness.environments.container.calibration import Calibration, find_calibration
+from harness.environments.container.calibration import Calibration, find_calibration, open_sealed
 from harness.sandbox.backends.docker.backend import DockerBackend
 from harness.sandbox.pool import SandboxPool
 
@@ -83,3 +84,20 @@ async def test_a_level_is_found_once(
     assert await find_calibration(task, context) == first
     monkeypatch.setattr(calibration, "calibrate", refuse)
     assert await find_calibration(task, context) == first
+
+
+async def test_an_agent_that_leaves_nothing_to_import_has_failed(
+    pool: SandboxPool, client: APIClient, tmp_path: Path
+) -> None:
+    folder = write_task(
+        tmp_path / "task",
+        build_image(client),
+        script=SCRIPT.format(check="python3 -c 'import sys; sys.path[0] = \"/app\"; import solution'"),
+        tests={"x": ""},
+        solution="#!/bin/sh\ntouch /app/solution.py\n",
+    )
+    async with open_sealed(*describe(pool, folder)) as environment:
+        await environment.end_acting()
+        assert environment.seal_level == "work"
+        verdict = await judge(pool, environment, environment.seal_level)
+    assert verdict.status is Status.FAILED, verdict

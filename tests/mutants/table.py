@@ -343,8 +343,8 @@ OTHERS = (
     ),
     (
         "harness/cli/carry_out.py",
-        '{quote_argument(run.folder)}",\n        )\n        return 3',
-        '{quote_argument(run.folder)}",\n        )\n        return 1',
+        "else resume,\n        )\n        return 3",
+        "else resume,\n        )\n        return 1",
         f"{EXIT_CODES}::test_one_attempt_without_a_verdict_is_exit_code_3_whatever_the_gate",
     ),
     # The kill, and the user of a process.

@@ -7,7 +7,6 @@ import contextlib
 import json
 import re
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -218,7 +217,7 @@ async def test_the_part_of_the_page_measures_the_time_of_the_agent(
 ) -> None:
     page = (Path(__file__).parents[2] / "docs" / "adding" / "part.md").read_text()
     source, attached = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    namespace: dict[str, Any] = {"parts": [], "time": time, **globals()}
+    namespace: dict[str, Any] = {"parts": []}
     exec(f"{source}\n{attached}", namespace)
     record = await attempted(store, asyncio.Event().wait, namespace["parts"], monkeypatch)
     assert record.status is Status.TIMEOUT

@@ -39,9 +39,9 @@ services:
     environment: {A: 1, GIVEN: , C: '${GIVEN}!'}
     healthcheck: {test: [CMD-SHELL, curl x], interval: 90s, timeout: 0.5s}
     volumes:
-      - {type: bind, source: ./web, target: /web, read_only: true}
+      - {type: bind, source: ./web, target: /./web/, read_only: true}
       - {type: volume, source: data, target: /data}
-      - {type: volume, target: /tmp/x}
+      - {type: volume, target: //tmp/y/../x}
     deploy: {resources: {limits: {memory: 1024m, cpus: '0.5'}}}
     networks: {default: }
     restart: on-failure:3

@@ -122,6 +122,7 @@ async def open_sealed(task: Task, context: EnvironmentContext) -> AsyncIterator[
             raise SandboxError(message, hint=error.hint, acted_in=False, lasting=True) from error
         opened.seal_level = calibration.level
         opened.checks_reports = calibration.has_reports
+        opened.tools_start = calibration.level in calibration.tried
         opened.object_names = None if calibration.object_names is None else tuple(calibration.object_names)
         opened.facts = {**opened.facts, **calibration.describe()}
         if opened.folder.steps:

@@ -13,7 +13,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from harness.core.errors import DataError, UsageError
 from harness.core.inputs.yaml_text import Lines, read_yaml_with_lines
@@ -21,6 +29,7 @@ from harness.core.invalid_values import describe_requirement
 from harness.environments.container.task_folder import COMPOSE, ENVIRONMENT, TESTS, TaskFolder
 from harness.environments.container.task_toml import MAIN
 from harness.environments.container.task_toml import Service as ServiceName
+from harness.environments.os.file_entries import clean_path
 
 _VARIABLE = re.compile(
     r"\$(?:(?P<escaped>\$)|(?P<plain>[A-Za-z_]\w*)|\{(?P<name>[A-Za-z_]\w*)(?::?-(?P<default>[^}]*))?\}|)"
@@ -190,7 +199,7 @@ class Mount(_Part):
 
     type: Literal["bind", "volume", "tmpfs"]
     source: str | None = None
-    target: Annotated[str, Field(pattern=r"^/")]
+    target: Annotated[str, Field(pattern=r"^/"), AfterValidator(clean_path)]
 
 
 class Member(_Part):

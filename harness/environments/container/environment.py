@@ -139,6 +139,8 @@ class ContainerEnvironment(MachineEnvironment):
         # Whether a reward counts only if the tests report each of their parts. None: if their script asks
         # for reports.
         self.checks_reports: bool | None = None
+        # Whether the reference has passed in such machines, so that the tools of the tests start there.
+        self.tools_start = False
         # The names that objects of the agent have at the level `proxied`, None for every name.
         self.object_names: tuple[str, ...] | None = None
         # The collect hook that failed, with its end.

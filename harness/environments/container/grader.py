@@ -244,6 +244,10 @@ async def grade_sealed(environment: ContainerEnvironment, target: TaskFolderTarg
             Phase.EVALUATOR,
             tampering=UNREADABLE_FILES,
         )
+    rules = environment.context.machine_rules or MachineRules()
+    if environment.tools_start and not rules.grading_network:
+        # The line may be the agent's, or about a module that the agent has not written.
+        run = replace(run, missing_tool=None)
     return make_verdict(run, carried, level, target.pass_at)
 
 

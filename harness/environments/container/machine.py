@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from harness.core.errors import ImageMissingError, SandboxError, UsageError
 from harness.environments.base import EnvironmentSnapshot
-from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles
+from harness.environments.os.file_entries import CopyPlan, FileEntry, Snapshot, UnreadableFiles, clean_path
 from harness.environments.os.root_sandbox import RootSandbox
 from harness.sandbox.backends.base import (
     ForeignImage,
@@ -218,13 +218,15 @@ class Machine:
         Raises UnreadableFiles if the machine cannot make them, UsageError for anything but files, folders and
         links, and SandboxError.
         """
+        folder = clean_path(folder)
         await self._put(_read_folder(source, folder, names, executable), folder, fresh=fresh)
 
     async def put_contents(
         self, contents: Mapping[str, bytes], folder: str, *, mode: int = 0o644, fresh: bool = False
     ) -> None:
         """Put files with these contents, by their paths below `folder`. Raises as `put_files`."""
-        files = {posixpath.join(folder, name): content for name, content in contents.items()}
+        folder = clean_path(folder)
+        files = {_join(folder, name): content for name, content in contents.items()}
         entries = [_make_entry(path, "file", mode, size=len(content)) for path, content in files.items()]
         await self._put(Snapshot(tuple(entries), files), folder, fresh=fresh)
 
@@ -394,7 +396,7 @@ def _read_folder(
     entries: list[FileEntry] = []
     contents: dict[str, bytes] = {}
     for name in names:
-        path, place = source / name, posixpath.join(folder, name)
+        path, place = source / name, _join(folder, name)
         facts = path.lstat()
         mode = stat.S_IMODE(facts.st_mode) | (0o111 if name in executable else 0)
         made = _make_entry(place, "folder", mode, mtime_ns=facts.st_mtime_ns)
@@ -407,6 +409,14 @@ def _read_folder(
             raise UsageError(f"{path}: is neither a file, a folder nor a link")
         entries.append(made)
     return Snapshot(tuple(entries), contents)
+
+
+def _join(folder: str, name: str) -> str:
+    """Return the path of a name below a folder. Raises UsageError for a name that leads out of it."""
+    path = clean_path(posixpath.join(folder, name))
+    if not path.startswith(f"{folder.rstrip('/')}/"):
+        raise UsageError(f"{name!r} is not below {folder}")
+    return path
 
 
 def list_parents(path: str) -> list[str]:

@@ -70,6 +70,11 @@ _LISTING = TypeAdapter(list[FileEntry])
 _PATHS = TypeAdapter(list[str])
 
 
+def clean_path(path: str) -> str:
+    """Return an absolute path without empty parts, `.` and `..`, as engines read it."""
+    return "/" + posixpath.normpath("/" + path).lstrip("/")
+
+
 def file_entries(listing: bytes) -> list[FileEntry]:
     """Return the entries of a listing, sorted by path. Raises SandboxError if the data is not a listing."""
     with _require("listing of files"):

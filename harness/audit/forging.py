@@ -294,7 +294,7 @@ class ForgingSuite(Suite):
             raise ValueError("an attempt of this suite needs a task folder and the number of its step")
         step = self.steps[context.sample - 1]
         if step.level is not None:
-            # Each level is judged as a run at this level would be. Others compare no reports.
+            # Each level is judged as in a run at this level. Reports count, but not for the usual harness.
             environment.seal_level = step.level
             environment.checks_reports = environment.checks_reports and step.level != AS_USUAL
         if isinstance(step.attack, ForgingAttack):

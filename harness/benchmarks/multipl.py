@@ -123,7 +123,7 @@ _ENTRY = re.compile(
     r"|^    (\w+) \"\$@\"|^    assert\((?!candidate\()(\w+)\(",
     re.MULTILINE,
 )
-# Published for each language: tasks whose Python has no counterpart there are left out upstream.
+# The number of published tasks in each language. Upstream leaves out a task that it cannot translate.
 _TASKS: Mapping[Name, int] = {
     **dict.fromkeys(("cpp", "js", "php", "rb"), 161),
     "go": 154,

@@ -44,7 +44,7 @@ def run_until_signal(
         with asyncio.Runner(loop_factory=make_loop) as runner:
             return runner.run(interrupts.watch(work))
     finally:
-        work.close()  # it has not begun if there is no loop
+        work.close()  # without a loop the work never began
         for number in caught:
             # Python removes its handlers before the process ends, but an ignored signal stays ignored.
             signal.signal(number, before[number] if interrupts.first is None else signal.SIG_IGN)

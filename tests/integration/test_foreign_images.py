@@ -70,8 +70,15 @@ async def show(machine: Machine, command: str, *, user: str | None = None, cwd: 
 async def test_the_guest_needs_nothing_of_the_image(client: APIClient, pool: SandboxPool) -> None:
     async with open_machine(pool, build(client, "empty", EMPTY), seconds=60, limits=LIMITS) as machine:
         assert (await machine.read_files(["/only", "/missing"], limit=1000))["/only"] == EMPTY.encode()
-        await machine.put_contents({"new": b"text"}, "/made/here")
+        await machine.put_contents({"./new": b"text"}, "//made/x/../here/")
         assert await machine.read_files(["/made/here/new"], limit=10) == {"/made/here/new": b"text"}
+        await machine.make_folders(["/made/./empty/"], mode=0o755)
+        assert [each.kind for each in (await machine.sandbox.describe(["/made/empty"])).values()] == [
+            "folder"
+        ]
+        for path in ("../there", "/there", "no\0name"):
+            with pytest.raises(UsageError, match=r"is not below|zero byte"):
+                await machine.put_contents({path: b""}, "/made/here")
         assert (await machine.exec(["/bin/none"], timeout=10)).exit_code == 127
         with pytest.raises(UsageError, match="the image has none of /bin/bash"):
             await machine.open_shell()

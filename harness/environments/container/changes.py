@@ -175,7 +175,7 @@ def _missing_parents(
 
 @dataclass(frozen=True, slots=True)
 class FoundArtifact:
-    """The files of a declared artifact. `problem` says why it has none that are kept."""
+    """The files of a declared artifact. `problem` is the reason why none are kept."""
 
     source: str
     # The path of the source in the folder of kept artifacts.

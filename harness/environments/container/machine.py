@@ -253,8 +253,9 @@ class Machine:
     async def make_folders(self, paths: Sequence[str], *, mode: int) -> None:
         """Make folders that belong to root, unless something is there, and the folders above them.
 
-        Raises UnreadableFiles if a link leads one elsewhere.
+        Raises UnreadableFiles if a link leads one elsewhere, and UsageError for a path with a zero byte.
         """
+        paths = [clean_path(path) for path in paths]
         wanted = sorted({*paths, *(parent for path in paths for parent in list_parents(path))})
         found = await self.sandbox.describe(wanted)
         made = [

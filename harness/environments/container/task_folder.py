@@ -90,7 +90,7 @@ class TaskFolder:
         return self.has_solution or (bool(self.steps) and all(step.has_solution for step in self.steps))
 
     def views(self) -> list[TaskFolder]:
-        """Return the task as it is at each of its steps, or the task itself if it has none."""
+        """Return a view of the task for each of its steps, or the task alone if it has no steps."""
         return [self.at_step(number) for number in range(len(self.steps))] or [self]
 
     def at_step(self, number: int) -> TaskFolder:

@@ -87,7 +87,7 @@ KEY_SHARE = 0.6
 QUESTION_SHARE = 0.34
 # The share that a question must have of the terms of a key that the story lacks.
 NEW_SHARE = 0.5
-# A key of so few terms has none to spare: keys of other puzzles share words such as "man" and "killed".
+# So short a key needs all its terms, because other puzzles' keys share words such as "man" and "killed".
 MOST_TERMS_OF_SHORT_KEY = 3
 
 CONTAINED, MISSING = "contained", "missing"

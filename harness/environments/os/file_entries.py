@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 from pydantic import dataclasses as checked
 
-from harness.core.errors import SandboxError
+from harness.core.errors import SandboxError, UsageError
 from harness.sandbox.limits import MIB
 
 MAX_SIZE = 1 << 40
@@ -71,7 +71,12 @@ _PATHS = TypeAdapter(list[str])
 
 
 def clean_path(path: str) -> str:
-    """Return an absolute path without empty parts, `.` and `..`, as engines read it."""
+    """Return an absolute path without empty parts, `.` and `..`, as engines read it.
+
+    Raises UsageError for a path with a zero byte, which no machine can have.
+    """
+    if "\0" in path:
+        raise UsageError(f"{path!r} has a zero byte")
     return "/" + posixpath.normpath("/" + path).lstrip("/")
 
 
